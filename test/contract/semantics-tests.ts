@@ -420,7 +420,8 @@ export const semanticsTests: Readonly<Record<string, string>> = {
   "calls-17": "is omitted from a watch, except for its deletion, and passed to the handler.",
   "calls-18": "yields the current state, then the state after each change, until the loop ends.",
   "calls-19": "starts again with the current state if %s.",
-  "calls-20": "tries again after pauses with backoff and jitter, and finally gives up.",
+  "calls-20":
+    "tries again at once, then after pauses with backoff and jitter, and finally gives up.",
   "calls-21": "creates an object that does not exist.",
   "calls-22": "leaves the object unchanged if the change returns undefined.",
   "calls-23": "keeps the object's lease, unless another or 0n is given.",

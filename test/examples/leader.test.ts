@@ -58,7 +58,8 @@ describe("A job with leader election", { timeout: 70_000 }, () => {
     })().catch(() => {});
     ada.resume();
     await ada.said(/Ada does not lead any more/);
-    expect(ada.output).toMatch(/Ada was replaced, so it does not count \d+\.\n/);
+    // It has tried to count, or has found first that its lease has ended.
+    expect(ada.output).not.toMatch(/Ben[^]*Ada counts/);
     const { length: before } = ben.lines;
     await ben.until("two more counts", () => ben.lines[before + 1]);
     watching.abort();

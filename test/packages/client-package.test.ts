@@ -27,12 +27,13 @@ describe("The package of the client", () => {
     expect(manifestOf(app.installed)["version"]).toBe(service["version"]);
   });
 
-  test("depends on gRPC and the OpenTelemetry API only, of which the service has the same", () => {
+  test("depends on gRPC, the OpenTelemetry API and a hash only, of which the service has the same", () => {
     const { dependencies = {} } = manifestOf(app.installed);
     expect(Object.keys(dependencies)).toEqual([
       "@grpc/grpc-js",
       "@grpc/proto-loader",
       "@opentelemetry/api",
+      "xxhash-wasm",
     ]);
     const exact = (versions: Record<string, string> = {}) =>
       Object.keys(dependencies).map((name) => versions[name]?.replace("^", ""));

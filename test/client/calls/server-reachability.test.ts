@@ -95,17 +95,17 @@ test.each(["client", "subscription"] as const)(
       }
     };
     for (let i = 0; i < 5; i++) void watch(i).catch(() => {});
-    const untilAllHave = (value: number, maxMs: number) => {
+    const untilAllHave = (value: number, maxMs: number, stepMs: number) => {
       const start = clock.now();
       return untilSeen(`${value} everywhere`, async () => {
-        if (clock.now() - start < maxMs) clock.advance(10);
+        if (clock.now() - start < maxMs) clock.advance(stepMs);
         const informed = informers.map(({ indexer }) => indexer.get("a")?.value);
         const all = [...informed, ...Array.from({ length: 5 }, (_, i) => seen[i])];
         return all.every((each) => each === value) ? true : undefined;
       });
     };
     await store.txn([put("a", "0")]);
-    await untilAllHave(0, 60_000);
+    await untilAllHave(0, 60_000, 10);
     relay.refuse();
     await untilSeen("all to pause for at least 1.5 s more", async () => {
       const isPausing = (until: number): boolean => until - clock.now() > 1_500;
@@ -115,7 +115,8 @@ test.each(["client", "subscription"] as const)(
     });
     await store.txn([put("a", "1")]);
     relay.heal();
-    await untilAllHave(1, 500);
+    // Less than what is left of each pause, and so slowly that the connection is ready long before.
+    await untilAllHave(1, 1_400, 1);
     for (const informer of informers) await informer.stop();
   },
 );
