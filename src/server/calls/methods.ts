@@ -53,7 +53,7 @@ export interface UnaryCall {
   readonly identity: Identity;
   /** The metadata with the relays that the call has passed; undefined: it comes from a client. */
   readonly via: string | undefined;
-  /** Whether the caller may not do everything. What it says of others, such as by `via`, is not to be trusted then. */
+  /** Whether the caller may not do everything. Then nothing counts that it says of others, as by `via`. */
   isLimited(): boolean;
   /** The size of the request, in bytes. */
   readonly requestBytes: number;
