@@ -56,7 +56,16 @@ export class WrittenRevisions {
         }),
       ),
     );
-    this.#written.delete(key);
+    this.#forget(key, writes);
+  }
+
+  /** Forgets what was waited for. The reconcile may have left something running that has written more since. */
+  #forget(key: string, waited: readonly (readonly [string, number])[]): void {
+    const ofKey = this.#written.get(key);
+    for (const [historyId, revision] of waited) {
+      if ((ofKey?.get(historyId) ?? Infinity) <= revision) ofKey?.delete(historyId);
+    }
+    if (ofKey?.size === 0) this.#written.delete(key);
   }
 
   /** Histories, each with the revision that the sources must reach in it. */

@@ -177,6 +177,21 @@ describe("The revisions that reconciles have written", () => {
     expect([waits, written.isCurrent("a")]).toEqual([[7, 7, 7], false]);
   });
 
+  it("are still required if they come while earlier ones are waited for", async () => {
+    const reached = Promise.withResolvers<void>();
+    const late = { ...source(5), waitForRevision: () => reached.promise };
+    const written = new WrittenRevisions([late], 10);
+    written.add("a", { revision: 7, historyId: "h" });
+    const waited = written.wait("a", new AbortController().signal);
+    written.add("a", { revision: 9, historyId: "h" });
+    late.revision = 7;
+    reached.resolve();
+    await waited;
+    expect(written.isCurrent("a")).toBe(false);
+    late.revision = 9;
+    expect(written.isCurrent("a")).toBe(true);
+  });
+
   it("are those of each history by itself", () => {
     const written = new WrittenRevisions([source(5, "one"), source(100, "other")], 10);
     written.add("a", { revision: 50, historyId: "other" });
