@@ -378,12 +378,14 @@ class KeyController<T> implements Controller {
     this.#leftOut.add(key);
   }
 
-  /** Adds what was left out and is owned now. */
+  /** Adds what was left out and is owned now, and leaves out what is not. */
   #takeOver(): void {
     for (const key of this.#leftOut) {
-      if (!this.#owns(key)) continue;
-      this.#leftOut.delete(key);
-      this.#queue.add(key);
+      if (this.#owns(key) && this.#leftOut.delete(key)) this.#queue.add(key);
+    }
+    // What another member has begun, or was to try again later, may end with it.
+    for (const key of this.#informers.get(this.#options.for)?.indexer.keys() ?? []) {
+      if (!this.#owns(key)) this.#leaveOut(key);
     }
   }
 
