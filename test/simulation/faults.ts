@@ -88,6 +88,25 @@ function held(linkOf: (world: Disturbed, fault: Fault) => Link): Begin {
   };
 }
 
+/** The delays of those that are delayed, from the usual one to the last one that began. */
+const delays = new WeakMap<object, number[]>();
+
+/** Sets a delay. Returns what ends it: then the one that began before it holds, if that has not ended, or the usual one. */
+function delayed<Name extends string>(
+  target: Record<Name, number>,
+  name: Name,
+  ms: number,
+): () => void {
+  const all = delays.get(target) ?? [target[name]];
+  delays.set(target, all);
+  all.push(ms);
+  target[name] = ms;
+  return () => {
+    all.splice(all.lastIndexOf(ms), 1);
+    target[name] = all.at(-1) ?? ms;
+  };
+}
+
 const kinds = {
   "upstream cut": { weight: 8, begin: cut(upstreamOf, "both") },
   "upstream lost, which etcd notices first": { weight: 3, begin: cut(upstreamOf, "server") },
@@ -106,12 +125,7 @@ const kinds = {
   "upstream slow": {
     weight: 3,
     begin: async (world, fault) => {
-      const link = upstreamOf(world, fault);
-      const { latencyMs } = link.state;
-      link.state.latencyMs = 20 + 400 * fault.other;
-      return () => {
-        link.state.latencyMs = latencyMs;
-      };
+      return delayed(upstreamOf(world, fault).state, "latencyMs", 20 + 400 * fault.other);
     },
   },
   "downstream cut": { weight: 6, begin: cut(downstreamOf, "both") },
@@ -170,12 +184,7 @@ const kinds = {
   "member lags": {
     weight: 4,
     begin: async (world, { one, other }) => {
-      const member = chosen(world.cluster.members, one);
-      const { lagMs } = member;
-      member.lagMs = 5 + 300 * other;
-      return () => {
-        member.lagMs = lagMs;
-      };
+      return delayed(chosen(world.cluster.members, one), "lagMs", 5 + 300 * other);
     },
   },
   "member installs a snapshot": {
