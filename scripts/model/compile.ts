@@ -143,8 +143,14 @@ export class Model {
  * .cache for all that use the same models.
  */
 function parse(file: string): readonly Module[] {
-  const path = join(checked, `${stateOfModels()}-${basename(file, ".qnt")}.json`);
-  if (!existsSync(path)) check(file, path);
+  const name = basename(file, ".qnt");
+  const path = join(checked, `${name}-${stateOfModels()}.json`);
+  if (!existsSync(path)) {
+    check(file, path);
+    for (const other of globSync(join(checked, `${name}-*.json`))) {
+      if (other !== path) rmSync(other, { force: true });
+    }
+  }
   const { modules } = JSON.parse(readFileSync(path, "utf8")) as {
     readonly modules: readonly Module[];
   };

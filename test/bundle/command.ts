@@ -5,9 +5,11 @@ import {
   globSync,
   mkdirSync,
   mkdtempSync,
+  readdirSync,
   readFileSync,
   renameSync,
   rmSync,
+  statSync,
 } from "node:fs";
 import { join } from "node:path";
 import { execPath } from "node:process";
@@ -15,6 +17,8 @@ import { fileURLToPath } from "node:url";
 
 const checkout = fileURLToPath(new URL("../..", import.meta.url));
 const folder = join(checkout, ".cache/bundles");
+/** Those of tests that still run, while sources are changed. */
+const keptBundles = 8;
 
 /**
  * The path of the command `watch-fanout`, to be run with Node.js: the sources in one bundle with what they import, which
@@ -38,7 +42,19 @@ function made(bundle: string): string {
     rmSync(unfinished, { recursive: true });
     if (!existsSync(path)) throw error;
   }
+  prune();
   return path;
+}
+
+/** Deletes all but the newest: each change of a source makes one. */
+function prune(): void {
+  const all = readdirSync(folder).map((name) => {
+    const path = join(folder, name);
+    // Another process may have deleted it.
+    return { path, madeAt: statSync(path, { throwIfNoEntry: false })?.mtimeMs ?? 0 };
+  });
+  const old = all.sort((one, other) => other.madeAt - one.madeAt).slice(keptBundles);
+  for (const { path } of old) rmSync(path, { recursive: true, force: true });
 }
 
 /** Differs if a source, a dependency or the way of bundling does. */
