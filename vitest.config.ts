@@ -25,14 +25,30 @@ const sharingTests = globSync([
   "test/{contract,packages,reflector,selector,storage,telemetry,wire}/**/*.test.ts",
   "test/{cli,deploy,etcd-api,examples,guarantees,relay,scripts,server,status,tracing}/**/*.test.ts",
   "test/{etcd,foreign}/**/*.test.ts",
-  "test/faults/{etcd-cluster,relay,seeded,soak-report,watch-reordering,hostile/*}.test.ts",
+  "test/{*,bench/message-scanner,docs/{comments,pages,readme-costs}}.test.ts",
+  "test/faults/{etcd-cluster,relay,seeded,soak-report,watch-reordering,subscribed-watch,hostile/*}.test.ts",
   "test/workers/{connection-distributor,merged-metrics,worker-config,worker-pool}.test.ts",
   "test/model-based/cached.test.ts",
 ]).filter((file) => !lonelyTests.some((lonely) => lonely.test(file)));
 
 /** The tests that take longest, some of them small files: the order by size would leave them for the end. */
-const slowTests =
-  /test\/(faults\/.*|cli\/serve\/serve|storage\/etcd\/conformance|client\/remote\/.*-conformance|cacher\/etcd-conformance)\.test\.ts$/;
+const slowTests = new RegExp(
+  `/test/(${[
+    ...[
+      "faults/.*",
+      "simulation/.*",
+      "workers/.*",
+      "examples/.*",
+      ".*conformance",
+      "deploy/alerts",
+    ],
+    ...["cli/serve/(serve.*|etcd-connection-errors)", "cli/client/(leases|completion|bench)"],
+    ...["client/coordination/(over-a-service|guards)", "client/transact/transfers"],
+    ...["etcd-api/(watch-random-faults|tiers|members/spread|rights/(keepalives|leases))"],
+    ...["relay/(deep-resume|leases|refusals|tiers)", "storage/etcd/(etcd-.*|faults|lister|past)"],
+    ...["tracing/.*", "scripts/(model|traces|walks)", "contract/ranges"],
+  ].join("|")})\\.test\\.ts$`,
+);
 
 /** Starts the slow tests of each project first, so that no worker is left alone with one at the end. */
 class SlowFirst extends BaseSequencer {
@@ -89,8 +105,8 @@ export default defineConfig({
     expect: { poll: { timeout: 60_000 } },
     // Commands must not read the contexts of the developer.
     env: { XDG_CONFIG_HOME: "/nonexistent" },
-    // Most tests wait for etcd more than they compute.
-    maxWorkers: 5,
+    // On two cores. Most tests wait for etcd and other processes more than they compute.
+    maxWorkers: 7,
     projects: [
       {
         extends: true,

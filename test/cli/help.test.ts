@@ -1,14 +1,13 @@
 import { execFile } from "node:child_process";
-import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { Command } from "commander";
 import { expect, test } from "vitest";
 import { addServeFlags } from "../../src/cli/serve/serve-command.ts";
 import { definition, optionNames } from "../../src/config/options.ts";
+import { main } from "../bundle/command.ts";
 import { compileCache } from "../compile-cache.ts";
 
 const run = promisify(execFile);
-const main = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
 
 async function helpOf(...command: readonly string[]): Promise<string> {
   const env = { PATH: process.env["PATH"], ...compileCache };

@@ -87,5 +87,7 @@ export function untilReady({ admin }: Front): Promise<void> {
 
 /** Resolves when the condition is true, which is looked at again and again, with pauses for what it waits for. */
 export async function until(condition: () => Promise<boolean> | boolean): Promise<void> {
-  while (!(await condition())) await delay(2);
+  for (let pauseMs = 1; !(await condition()); pauseMs = Math.min(20, pauseMs * 1.2)) {
+    await delay(pauseMs);
+  }
 }

@@ -1,6 +1,7 @@
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
 import { type Logger, pino } from "pino";
 import { onTestFinished } from "vitest";
 import { systemClock } from "../../src/base/clock.ts";
@@ -114,7 +115,9 @@ export function sumOf(text: string, name: string): number {
 
 /** Resolves once `look` resolves to true, which is asked again and again. */
 export async function until(look: () => Promise<boolean>): Promise<void> {
-  while (!(await look())) await new Promise((resolve) => setTimeout(resolve, 5));
+  for (let pauseMs = 1; !(await look()); pauseMs = Math.min(20, pauseMs * 1.2)) {
+    await delay(pauseMs);
+  }
 }
 
 /** Writes files into a folder that is deleted at the end of the test, or as `atEnd` says. Returns their paths. */

@@ -1,10 +1,8 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { setTimeout as delay } from "node:timers/promises";
-import { fileURLToPath } from "node:url";
+import { main } from "../../bundle/command.ts";
 import { compileCache } from "../../compile-cache.ts";
-
-const main = fileURLToPath(new URL("../../../src/cli/main.ts", import.meta.url));
 
 /** The pause between two looks at another process, in milliseconds: without one, looking takes the CPU that it needs. */
 const pollMs = 10;
