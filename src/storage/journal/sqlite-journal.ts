@@ -155,7 +155,7 @@ export class SqliteJournal implements Journal {
   }
 
   async backup(path: string, signal?: AbortSignal): Promise<void> {
-    await this.#call({ type: "backup", path: resolve(path) }, signal);
+    await this.#calls.callToEnd({ type: "backup", path: resolve(path) }, signal);
   }
 
   close(): Promise<void> {
@@ -204,4 +204,15 @@ export class SqliteJournal implements Journal {
       this.#tick();
     }, tickMs);
   }
+}
+
+/**
+ * Copies a backup to a new data file, whose history has a new id. Rejects with an Error with a sentence if the backup is not
+ * one, or is damaged, or the new file exists.
+ */
+export async function restoreBackup(from: string, to: string, signal?: AbortSignal): Promise<void> {
+  const calls = new JournalCalls({
+    ...{ type: "restore", from: resolve(from), to: resolve(to), historyId: randomUUID() },
+  });
+  await calls.started(signal);
 }
