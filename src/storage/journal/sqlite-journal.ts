@@ -52,6 +52,7 @@ export class SqliteJournal implements Journal {
   readonly #openedAt: number;
   #facts: JournalFacts;
   #timer: Timer | undefined;
+  #ticking: Promise<void> | undefined;
   #closing: Promise<void> | undefined;
 
   /**
@@ -200,7 +201,12 @@ export class SqliteJournal implements Journal {
   #tick(): void {
     this.#timer = this.#clock.setTimeout(() => {
       const tick = { type: "tick", elapsedMs: this.#elapsedMs } as const;
-      this.#call(tick).catch(() => {});
+      // One at a time, however slow the disk is. What fails is reported by the next commit.
+      this.#ticking ??= this.#call(tick)
+        .catch(() => {})
+        .then(() => {
+          this.#ticking = undefined;
+        });
       this.#tick();
     }, tickMs);
   }

@@ -12,10 +12,11 @@ import {
 } from "node:fs";
 import { dirname } from "node:path";
 import { backup, type DatabaseSync } from "node:sqlite";
+import { setTimeout } from "node:timers/promises";
 import { messageOf } from "../../../base/errors.ts";
 import { RecordReader } from "../record.ts";
 import { DataFile } from "./data-file.ts";
-import { JournalFailure } from "./failures.ts";
+import { JournalFailure, sqliteCode, sqliteCodes } from "./failures.ts";
 import { checkFormat, codeOf, openDatabase, openFailure, publish, refused } from "./open-file.ts";
 
 /** Pages of one step of a backup, during which commits wait: a fraction of a millisecond. */
@@ -23,6 +24,10 @@ const stepPages = 64;
 
 /** A backup is synced after every so many steps, so that its last sync, for which commits wait, is short. */
 const stepsPerSync = 128;
+
+/** How often a first step is tried, and the pause between, in milliseconds. */
+const maxAttempts = 1_000;
+const retryMs = 1;
 
 /** A backup that runs. */
 export class Backup {
@@ -38,6 +43,37 @@ export class Backup {
     this.#isCancelled = true;
   }
 
+  /**
+   * Copies all pages. Returns false if no step was possible, as a commit was in progress: Node.js's backup() repeats such a step,
+   * except the first one.
+   */
+  async #copy(
+    db: DatabaseSync,
+    draft: string,
+    sync: BackgroundSync,
+    isLastAttempt: boolean,
+  ): Promise<boolean> {
+    let hasBegun = false;
+    const progress = (): void => {
+      hasBegun = true;
+      this.#throwIfCancelled();
+      sync.step();
+    };
+    this.#throwIfCancelled();
+    try {
+      await backup(db, draft, { rate: stepPages, progress });
+      return true;
+    } catch (error) {
+      const isBusy = [0, sqliteCodes.busy, sqliteCodes.locked].includes(sqliteCode(error) ?? -1);
+      if (hasBegun || isLastAttempt || !isBusy) throw error;
+      return false;
+    }
+  }
+
+  #throwIfCancelled(): void {
+    if (this.#isCancelled) throw refused("The backup was cancelled.");
+  }
+
   async #run(db: DatabaseSync, path: string): Promise<void> {
     checkTarget(path);
     const draft = draftOf(path);
@@ -45,13 +81,13 @@ export class Backup {
     try {
       handle = openSync(draft, "wx", 0o600);
       const sync = new BackgroundSync(handle);
-      await backup(db, draft, {
-        rate: stepPages,
-        progress: () => {
-          if (this.#isCancelled) throw refused("The backup was cancelled.");
-          sync.step();
-        },
-      });
+      for (
+        let attempt = 1;
+        !(await this.#copy(db, draft, sync, attempt === maxAttempts));
+        attempt++
+      ) {
+        await setTimeout(retryMs);
+      }
       await sync.ended();
       publish(draft, path);
     } catch (error) {
