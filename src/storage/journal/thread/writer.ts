@@ -16,6 +16,9 @@ const maxRequests = 10_000;
 const reservedPart = 1 / 32;
 const minReservedPages = 64;
 
+/** SQLite's own limit. */
+const maxPageCount = 0xffff_fffe;
+
 /** How long a commit waits for room that the history gives way to, in milliseconds. */
 const maxMakeRoomMs = 1_000;
 
@@ -37,7 +40,7 @@ export class JournalWriter {
     this.#retention = retention;
     this.#insertRecord = data.db.prepare("INSERT INTO log VALUES (?, ?)");
     this.#insertKey = data.db.prepare("INSERT INTO keys VALUES (?, ?, ?)");
-    this.#maxPages = Math.max(2, Math.min(Math.floor(maxBytes / pageBytes), 0xffff_fffe));
+    this.#maxPages = Math.max(2, Math.min(Math.floor(maxBytes / pageBytes), maxPageCount));
     const reserved = Math.max(minReservedPages, Math.ceil(this.#maxPages * reservedPart));
     this.#maxPutPages = Math.max(1, this.#maxPages - reserved);
     this.#allow(this.#maxPages);
@@ -45,8 +48,7 @@ export class JournalWriter {
 
   /** Whether the file is so full that the history has to give way. */
   get isNearlyFull(): boolean {
-    const { count, free } = this.#data.pages;
-    return count - free > this.#maxPutPages * 0.9;
+    return this.#maxPages < maxPageCount && this.#data.usedPages > this.#maxPutPages * 0.9;
   }
 
   /**
@@ -161,7 +163,7 @@ export class JournalWriter {
 
   #full(): JournalFailure {
     const { file, pages } = this.#data;
-    const isLimit = pages.count >= this.#maxPutPages;
+    const isLimit = pages >= this.#maxPutPages;
     const why = isLimit
       ? `is at its limit of ${this.#maxPages * pageBytes} bytes. Delete objects`
       : "can't grow: there is no room on the disk. Free some";
