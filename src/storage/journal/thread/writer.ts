@@ -19,7 +19,7 @@ const minReservedPages = 64;
 /** SQLite's own limit. */
 const maxPageCount = 0xffff_fffe;
 
-/** How long a commit waits for room that the history gives way to, in milliseconds. */
+/** How long a commit waits while history is removed to make room for it, in milliseconds. */
 const maxMakeRoomMs = 1_000;
 
 /** Writes commits to the data file. */
@@ -65,7 +65,9 @@ export class JournalWriter {
         return;
       } catch (error) {
         if (sqliteCode(error) !== sqliteCodes.full) throw this.#failed(error);
-        if (performance.now() > giveUpAt || !this.#makeRoom()) throw this.#full();
+        const isAtLimit = this.#isAtLimit(call);
+        const isInTime = performance.now() < giveUpAt;
+        if (!(isAtLimit && isInTime && this.#makeRoom())) throw this.#full(isAtLimit);
       } finally {
         this.#allow(this.#maxPages);
       }
@@ -161,10 +163,15 @@ export class JournalWriter {
     this.#allowedPages = pages;
   }
 
-  #full(): JournalFailure {
-    const { file, pages } = this.#data;
-    const isLimit = pages >= this.#maxPutPages;
-    const why = isLimit
+  /** Whether a commit without room is at the limit of the file, and not at that of the disk. */
+  #isAtLimit({ replaced, records }: CommitCall): boolean {
+    const needed = 2 * replaced.length + records.length / (pageBytes / 2) + 2;
+    return this.#data.pages + needed >= this.#maxPutPages;
+  }
+
+  #full(isAtLimit: boolean): JournalFailure {
+    const { file } = this.#data;
+    const why = isAtLimit
       ? `is at its limit of ${this.#maxPages * pageBytes} bytes. Delete objects`
       : "can't grow: there is no room on the disk. Free some";
     return new JournalFailure("full", `The data file ${file} ${why}, then try again.`);
