@@ -1,6 +1,7 @@
 import { spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
 import { openJournal, testFolder } from "./opened.ts";
 
@@ -17,7 +18,7 @@ interface Traced {
 function trace(calls: string, sync: "full" | "off", inject?: string): Traced {
   const folder = testFolder();
   const [output, file] = [join(folder, "trace"), join(folder, "data")];
-  const script = join(import.meta.dirname, "synced-writer.ts");
+  const script = fileURLToPath(new URL("./synced-writer.ts", import.meta.url));
   const options = ["-f", "-y", "-e", `trace=write,${calls}`, "-o", output];
   if (inject !== undefined) options.push("-e", `inject=${inject}`);
   const node = [process.execPath, "--disable-warning=ExperimentalWarning"];
