@@ -65,7 +65,7 @@ describe.skipIf(!hasStrace)("A commit", () => {
       ...["commit 1", "kept 1", "commit 2", "kept 2"],
       ...["commit 3", "failed 3: fault", "commit 4", "failed 4: fault"],
     ]);
-    // It may have been kept, as nobody knows; what was kept before is there.
+    // It may have been kept, which is not known; what was kept before is there.
     expect([3, 4]).toContain((await openJournal({ file })).revision);
   });
 
