@@ -122,3 +122,28 @@ function mountSmall(folder: string): boolean {
   onTestFinished(() => void spawnSync("umount", ["--lazy", folder]));
   return true;
 }
+
+test("A commit that removes history while the index is checked finds no damage", async () => {
+  const file = join(testFolder(), "data");
+  const model = new JournalModel();
+  const first = await openJournal({ file });
+  for (let i = 0; i < 6; i++) {
+    const writes = Array.from({ length: 2_000 }, (_, n) => put(`a${n}`, 100));
+    expect(await fits(first, model, ...writes)).toBe(true);
+  }
+  await first.close();
+  const journal = await openJournal({ file, maxBytes: statSync(file).size + 8 * 4_096 });
+  // The check begins with the first commit.
+  for (let i = 0; i < 4; i++) {
+    const writes = Array.from({ length: 500 }, (_, n) => put(`a${n}`, 101 + i));
+    expect(await fits(journal, model, ...writes)).toBe(true);
+  }
+  expect(journal.oldest).toBeGreaterThan(1);
+  const history = await journal.history({
+    key: "a0",
+    upTo: model.revision,
+    limit: 1,
+    maxBytes: 1e6,
+  });
+  expect(history.events).toHaveLength(1);
+});

@@ -14,6 +14,7 @@ import {
 import { join } from "node:path";
 import { getuid } from "node:process";
 import { DatabaseSync } from "node:sqlite";
+import { fileURLToPath } from "node:url";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { SqliteJournal } from "../../../src/storage/journal/sqlite-journal.ts";
 import { FakeClock } from "../../fake-clock.ts";
@@ -171,7 +172,7 @@ describe("An open data file", () => {
     const file = await dataFile();
     const child = spawn(process.execPath, [
       "--disable-warning=ExperimentalWarning",
-      join(import.meta.dirname, "owner.ts"),
+      fileURLToPath(new URL("./owner.ts", import.meta.url)),
       file,
     ]);
     onTestFinished(() => void child.kill("SIGKILL"));

@@ -1,6 +1,7 @@
 import { spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
 import { openJournal, testFolder } from "./opened.ts";
 
@@ -17,7 +18,7 @@ interface Traced {
 function trace(calls: string, sync: "full" | "off", inject?: string): Traced {
   const folder = testFolder();
   const [output, file] = [join(folder, "trace"), join(folder, "data")];
-  const script = join(import.meta.dirname, "synced-writer.ts");
+  const script = fileURLToPath(new URL("./synced-writer.ts", import.meta.url));
   const options = ["-f", "-y", "-e", `trace=write,${calls}`, "-o", output];
   if (inject !== undefined) options.push("-e", `inject=${inject}`);
   const node = [process.execPath, "--disable-warning=ExperimentalWarning"];
@@ -64,7 +65,7 @@ describe.skipIf(!hasStrace)("A commit", () => {
       ...["commit 1", "kept 1", "commit 2", "kept 2"],
       ...["commit 3", "failed 3: fault", "commit 4", "failed 4: fault"],
     ]);
-    // It may have been kept, as nobody knows; what was kept before is there.
+    // It may have been kept, which is not known; what was kept before is there.
     expect([3, 4]).toContain((await openJournal({ file })).revision);
   });
 

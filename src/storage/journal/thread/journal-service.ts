@@ -63,6 +63,8 @@ class JournalService {
   readonly #running: Running[] = [];
   /** The check of the index, which all reads of the history wait for. */
   #checking: Steps<void> | undefined;
+  /** What was removed when it began. */
+  #cleanedId = 0;
   /** The state is being read: the check must not delay it. */
   #isLoading = true;
   /** What the check has found. */
@@ -81,8 +83,7 @@ class JournalService {
     this.#retention = new Retention(this.#data, maxHistoryMs, maxHistoryBytes);
     this.#writer = new JournalWriter(this.#data, this.#retention, maxBytes);
     this.#reader = new JournalReader(this.#data);
-    const { keys, lastId } = this.#data.numbers;
-    this.#checking = this.#data.index.check(keys, lastId);
+    this.#beginCheck();
     port.postMessage({ id: 0, facts: this.#data.facts } satisfies Reply);
     this.#schedule();
   }
@@ -210,7 +211,31 @@ class JournalService {
     }
   }
 
+  #cleanHistory(): void {
+    if (this.#elapsedMs !== undefined) {
+      this.#retention.tick(this.#elapsedMs);
+      this.#elapsedMs = undefined;
+      this.#recordsAdded = Infinity;
+    }
+    const mustFree = this.#writer.isNearlyFull;
+    if (this.#recordsAdded < cleanRecords && !mustFree) return;
+    if (this.#retention.clean(mustFree)) this.#pagesWritten += 64;
+    if (this.#retention.hasWork(mustFree)) this.#schedule();
+    else this.#recordsAdded = 0;
+  }
+
+  #beginCheck(): void {
+    const { keys, lastId, cleanedId } = this.#data.numbers;
+    this.#checking = this.#data.index.check(keys, lastId);
+    this.#cleanedId = cleanedId;
+  }
+
   #check(checking: Steps<void>): void {
+    // A commit has removed rows to make room for its own.
+    if (this.#cleanedId !== this.#data.numbers.cleanedId) {
+      this.#beginCheck();
+      return;
+    }
     try {
       if (inSlice(checking) !== undefined) this.#checking = undefined;
     } catch (error) {
@@ -223,22 +248,8 @@ class JournalService {
 
   #maintain(): void {
     try {
-      if (this.#checking !== undefined) {
-        // Rows must not be removed meanwhile.
-        this.#check(this.#checking);
-        return;
-      }
-      if (this.#elapsedMs !== undefined) {
-        this.#retention.tick(this.#elapsedMs);
-        this.#elapsedMs = undefined;
-        this.#recordsAdded = Infinity;
-      }
-      const mustFree = this.#writer.isNearlyFull;
-      if (this.#recordsAdded >= cleanRecords || mustFree) {
-        if (this.#retention.clean(mustFree)) this.#pagesWritten += 64;
-        if (this.#retention.hasWork(mustFree)) this.#schedule();
-        else this.#recordsAdded = 0;
-      }
+      if (this.#checking === undefined) this.#cleanHistory();
+      else this.#check(this.#checking);
       if (this.#pagesWritten < checkpointPages) return;
       this.#data.checkpoint();
       this.#pagesWritten = 0;
