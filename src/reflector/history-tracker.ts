@@ -1,5 +1,6 @@
 import { type Clock, pause } from "../base/clock.ts";
 import { hasReason, otherHistory, WatchFanoutError } from "../base/errors.ts";
+import type { KeptState } from "../cache-files/kept-state.ts";
 import type { WatchBatch, WatchEvent } from "../model/event.ts";
 import { isSameObject, type StoredObject } from "../model/object.ts";
 import type { Scope, Storage, WrittenObjects } from "../storage/storage.ts";
@@ -38,6 +39,12 @@ export class HistoryTracker {
     this.#id = id;
     this.#fingerprint.ofState(objects);
     this.#recent?.reset(objects, revision);
+  }
+
+  /** Follows the history of a state that was kept, whose last events were these. */
+  restore({ historyId, objects, revision, events }: KeptState): void {
+    this.reset(historyId, objects, revision);
+    this.#fingerprint.of(events.at(-1));
   }
 
   /**

@@ -201,8 +201,11 @@ export class Reflector {
 
   async #run(): Promise<void> {
     const { signal } = this.#stopping;
+    let hasBegun = false;
     while (!signal.aborted) {
       try {
+        if (!hasBegun) await this.#restore();
+        hasBegun = true;
         await this.#listAndWatch();
       } catch (error) {
         if (error instanceof TargetFault) throw error.cause;
@@ -211,6 +214,26 @@ export class Reflector {
         await this.#backOff(error);
       }
     }
+  }
+
+  /**
+   * Delivers the state that an earlier process has kept, if there is one. The storage counts as lost until the watch after
+   * it has delivered anything, and so has been confirmed, as any watch that resumes.
+   */
+  async #restore(): Promise<void> {
+    const { target, loadKept } = this.#options;
+    const { signal } = this.#stopping;
+    const kept = await loadKept?.(signal);
+    if (kept === undefined) return;
+    const { objects, revision, historyId, events } = kept;
+    await this.#prepare(objects);
+    await this.#prepare(events.flatMap(({ object, previous = object }) => [object, previous]));
+    signal.throwIfAborted();
+    this.#history.restore(kept);
+    this.#state.restore(revision, notFollowedYet());
+    callTarget(() =>
+      target.replace({ objects, revision, historyId, current: revision, kept }, "start"),
+    );
   }
 
   /** Lists or resumes, then watches until the watch ends. Rejects with why. */
@@ -349,6 +372,12 @@ export class Reflector {
     this.#outage.ended("following the store again");
     callTarget(() => onRecovered?.());
   }
+}
+
+function notFollowedYet(): WatchFanoutError {
+  return upstreamUnavailable(
+    "The state was kept by an earlier process, and its source has not confirmed it since the start.",
+  );
 }
 
 function changedDuringList(): WatchFanoutError {
