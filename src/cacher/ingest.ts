@@ -48,6 +48,8 @@ export class EventIngest implements ReflectorTarget {
   /** When the first attempt failed since something was received. */
   #failingSince: number | undefined;
   #receivedEvents = 0;
+  /** The loaded objects that the cache does not have yet. */
+  #loaded: readonly StoredObject[] | undefined;
   /** The changes to the state that the Reflector hands over next; undefined if they are not known. */
   #changes: readonly StateChange[] | undefined;
 
@@ -71,7 +73,7 @@ export class EventIngest implements ReflectorTarget {
     this.#keeping = keeping;
     this.reflector = new Reflector({
       ...{ storage, target: this, clock, random },
-      loadKept: keeping && ((signal) => keeping.keeper.load(signal)),
+      loadKept: keeping && ((signal) => this.#loadKept(keeping.keeper, signal)),
       logger: logger.child({ resource: name }),
       onFailure: ({ error }) => {
         this.#failingSince ??= clock.now();
@@ -155,6 +157,7 @@ export class EventIngest implements ReflectorTarget {
     // The backfilled events lead to the first list only.
     if (cause !== "start") this.backfill.stop();
     cache.replace(objects, revision, historyId, changes, kept);
+    this.#loaded = undefined;
     if (kept === undefined) this.#keeping?.keeper.replace({ objects, revision, historyId });
     for (const observer of this.#observers) observer.reset?.(replacement);
     this.#advanced();
@@ -192,6 +195,14 @@ export class EventIngest implements ReflectorTarget {
   get #failingForMs(): number | undefined {
     if (this.#failingSince === undefined || this.reflector.failure === undefined) return undefined;
     return this.#context.clock.now() - this.#failingSince;
+  }
+
+  async #loadKept(keeper: StateKeeper, signal: AbortSignal): Promise<KeptState | undefined> {
+    const { cache } = this.#context;
+    const current = (): Iterable<StoredObject> => this.#loaded ?? cache.state.snapshot().range("");
+    const kept = await keeper.load(signal, current);
+    this.#loaded = kept?.objects;
+    return kept;
   }
 
   /**

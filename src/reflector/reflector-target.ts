@@ -79,7 +79,7 @@ export interface ReflectorOptions {
   readonly maxBytes?: number | undefined;
   /**
    * Loads the target's state that an earlier process has kept, before the first list; resolves to undefined if there is
-   * none. Never rejects. Default: there is none.
+   * none. Rejects only with the signal's reason. Default: there is none.
    */
   readonly loadKept?: ((signal: AbortSignal) => Promise<KeptState | undefined>) | undefined;
   readonly backoff?: BackoffBounds | undefined;
