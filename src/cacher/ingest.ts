@@ -138,6 +138,10 @@ export class EventIngest implements ReflectorTarget {
     return this.#timeSlices.run(this, readEach(objectAttributes, objects), signal);
   }
 
+  has(key: string): boolean {
+    return this.#context.cache.state.get(key) !== undefined;
+  }
+
   conflictsWith(state: Listed): boolean {
     // A cache found inconsistent proves nothing, and its watchers have ended, so no watcher needs the changes.
     if (!this.#context.readiness.ready) return false;

@@ -33,6 +33,8 @@ export interface ReflectorTarget {
    * to another history. Default: false.
    */
   conflictsWith?(state: Pick<ListedState, "objects" | "revision">): boolean;
+  /** Whether the state has an object with this key. Absent: that can't be asked. */
+  has?(key: string): boolean;
   /**
    * Does the slow part of processing listed objects before `replace`, which is synchronous. Rejects with the signal's
    * reason when it is aborted.

@@ -56,9 +56,9 @@ export class Reflector {
     const { backoff = defaultBackoffBounds, random = Math.random } = options;
     this.#options = options;
     this.#scope = scope;
-    this.#history = new HistoryTracker(storage, scope, (historyId) =>
-      callTarget(() => target.identify?.(historyId)),
-    );
+    const identify = (id: string): void => callTarget(() => target.identify?.(id));
+    const has = target.has?.bind(target);
+    this.#history = new HistoryTracker(storage, scope, identify, has && { has, clock });
     this.#confirmation = new SingleFlight(
       () => this.#history.confirm(this.#stopping.signal),
       clock,
