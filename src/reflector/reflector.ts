@@ -11,7 +11,7 @@ import type { Scope } from "../storage/storage.ts";
 import { HistoryTracker } from "./history-tracker.ts";
 import { ReflectorState } from "./reflector-state.ts";
 import type { ReflectorOptions } from "./reflector-target.ts";
-import { listState } from "./state-lister.ts";
+import { listState, revisionToList } from "./state-lister.ts";
 import { WatchSession } from "./watch-session.ts";
 
 export type {
@@ -274,7 +274,7 @@ export class Reflector {
     const { storage, target } = this.#options;
     const { signal } = this.#stopping;
     const { invalidations } = this.#state;
-    const current = await storage.currentRevision(signal);
+    const current = await revisionToList(storage, this.#state.cause === "start", signal);
     let historyId = await this.#findHistory(current, signal);
     const { historyId: listedId, ...state } = await listState(this.#options, current, signal);
     // The store may have been restored between the requests.
