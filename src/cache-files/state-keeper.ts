@@ -143,6 +143,7 @@ export class FileStateKeeper implements StateKeeper {
   #isBroken = true;
   #retry: Timer | undefined;
   #retryMs = firstRetryMs;
+  #failures = 0;
   #closed: Promise<void> | undefined;
 
   constructor(options: FileKeeperOptions) {
@@ -155,6 +156,10 @@ export class FileStateKeeper implements StateKeeper {
     this.#memory = new Budget(options.maxMemoryBytes ?? 16 * mebibyte, limits?.memory);
     this.#windowBytes = options.windowBytes ?? 64 * mebibyte;
     this.#files = new OwnFiles(this.#disk, options.folder, this.#space, this.#windowBytes);
+  }
+
+  get failures(): number {
+    return this.#failures;
   }
 
   async load(
@@ -427,6 +432,7 @@ export class FileStateKeeper implements StateKeeper {
     this.#isBroken = true;
     this.#pending = undefined;
     this.#writing?.abort();
+    this.#failures++;
     const problem = messageOf(error);
     const { folder } = this.#options;
     this.#outage.failed(problem, { folder, problem }, "can't keep the newest state on disk");
