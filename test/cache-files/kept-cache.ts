@@ -54,6 +54,13 @@ export async function bytesIn(folder: string): Promise<number> {
 /** A change: a key, and its new value; undefined: it is deleted. */
 export type Change = readonly [key: string, value: string | undefined];
 
+interface Batch {
+  readonly historyId: string;
+  readonly revision: number;
+  /** Undefined: it was a list. */
+  readonly events: readonly WatchEvent[] | undefined;
+}
+
 /** A cache that a keeper follows, and all states that it has had. */
 export class KeptCache {
   readonly keeper: FileStateKeeper;
@@ -62,6 +69,8 @@ export class KeptCache {
   #objects: Map<string, StoredObject>;
   /** By history and revision. */
   readonly #states = new Map<string, string>();
+  /** Lists, without events, and batches. */
+  readonly #batches: Batch[] = [];
 
   constructor(keeper: FileStateKeeper, state?: KeptState, states?: KeptCache) {
     this.keeper = keeper;
@@ -69,6 +78,7 @@ export class KeptCache {
     this.historyId = state?.historyId ?? "history-1";
     this.#objects = new Map(state?.objects.map((object) => [object.key, object]));
     if (states === undefined) return;
+    this.#batches.push(...states.#batches);
     for (const [at, text] of states.#states) this.#states.set(at, text);
   }
 
@@ -93,10 +103,20 @@ export class KeptCache {
     return this.#states.get(`${state.historyId} ${state.revision}`) === textOf(state.objects);
   }
 
+  /** The events that a state should have: all after its `eventsAfter`, across which there was no list. */
+  eventsBetween({ historyId, revision, eventsAfter }: KeptState): readonly string[] {
+    const between = this.#batches.filter(
+      (batch) =>
+        batch.historyId === historyId && batch.revision > eventsAfter && batch.revision <= revision,
+    );
+    if (between.some(({ events }) => events === undefined)) return ["a list"];
+    return between.flatMap(({ events = [] }) => eventTexts(events));
+  }
+
   list(revision: number, changes: readonly Change[] = []): void {
     this.revision = revision;
     for (const change of changes) this.#change(change, revision);
-    this.#remember();
+    this.#remember(undefined);
     this.keeper.replace({ historyId: this.historyId, revision, objects: this.objects });
   }
 
@@ -104,7 +124,7 @@ export class KeptCache {
   write(...changes: readonly Change[]): void {
     this.revision++;
     const events = changes.flatMap((change) => this.#change(change, this.revision) ?? []);
-    this.#remember();
+    this.#remember(events);
     this.keeper.append(new WatchBatch(this.revision, events));
   }
 
@@ -123,7 +143,9 @@ export class KeptCache {
     return new WatchEvent(previous === undefined ? "ADDED" : "MODIFIED", object, previous);
   }
 
-  #remember(): void {
+  #remember(events: readonly WatchEvent[] | undefined): void {
+    const { historyId, revision } = this;
+    this.#batches.push({ historyId, revision, events });
     this.#states.set(`${this.historyId} ${this.revision}`, textOf(this.objects));
   }
 }
@@ -139,8 +161,8 @@ function objectText(object: StoredObject): string {
   return `${JSON.stringify(key)} ${numbers} ${Buffer.from(value).toString("hex")}`;
 }
 
-/** The events of a state. */
-export function eventTexts({ events }: KeptState): readonly string[] {
+/** All that a store says about events. */
+export function eventTexts(events: readonly WatchEvent[]): readonly string[] {
   return events.map(({ type, object, previous }) => {
     const before = previous === undefined ? "" : ` after ${objectText(previous)}`;
     return `${type} ${objectText(object)}${before}`;

@@ -47,7 +47,7 @@ describe("FileStateKeeper", () => {
       eventsAfter: 10,
       syncedAt: 77,
     });
-    expect(eventTexts(state)).toEqual([
+    expect(eventTexts(state.events)).toEqual([
       `MODIFIED "b" 10 11 2 7 ${hex("changed")} after "b" 10 10 1 1 ${hex("2")}`,
       `ADDED "c" 11 11 1 0 `,
       `DELETED "a" 10 12 1 1 ${hex("1")} after "a" 10 10 1 1 ${hex("1")}`,
