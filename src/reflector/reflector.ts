@@ -333,7 +333,7 @@ export class Reflector {
    * watch compares the whole state. After a list it was moments before, so its last change and the history's id will do.
    */
   #watchFrom(revision: number, isResumed: boolean): Promise<void> {
-    const { storage, clock } = this.#options;
+    const { storage, clock, loadKept } = this.#options;
     const history = this.#history;
     const stream = storage.watch({
       scope: this.#scope,
@@ -350,7 +350,7 @@ export class Reflector {
       stream,
       confirm: history.canCheckState ? confirm : undefined,
       deliver: (batch) => this.#deliver(batch),
-      guard: (signal) => history.poll(clock, signal),
+      guard: (signal) => history.poll(clock, signal, loadKept !== undefined),
     });
     return this.#watch.ended;
   }
