@@ -74,6 +74,7 @@ export class EventIngest implements ReflectorTarget {
     this.#keeping = keeping;
     this.reflector = new Reflector({
       ...{ storage, target: this, clock, random },
+      startsFromCached: true,
       loadKept: keeping && ((signal) => this.#loadKept(keeping.keeper, signal)),
       logger: logger.child({ resource: name }),
       onFailure: ({ error }) => {

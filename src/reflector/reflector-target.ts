@@ -84,6 +84,11 @@ export interface ReflectorOptions {
    * none. Rejects only with the signal's reason. Default: there is none.
    */
   readonly loadKept?: ((signal: AbortSignal) => Promise<KeptState | undefined>) | undefined;
+  /**
+   * Whether the first list may be of what another server has cached, if that can't reach its own source: for targets that say
+   * how old their state is. Default false: then the first list waits.
+   */
+  readonly startsFromCached?: boolean | undefined;
   readonly backoff?: BackoffBounds | undefined;
   /** Called on each failure, once the next step is decided. If it throws, `run` rejects with that error. */
   readonly onFailure?: ((failure: ReflectorFailure) => void) | undefined;

@@ -271,10 +271,10 @@ export class Reflector {
 
   /** Delivers the whole state and returns its revision. */
   async #list(): Promise<number> {
-    const { storage, target } = this.#options;
+    const { storage, target, startsFromCached = false } = this.#options;
     const { signal } = this.#stopping;
-    const { invalidations } = this.#state;
-    const current = await revisionToList(storage, this.#state.cause === "start", signal);
+    const { invalidations, cause: reason } = this.#state;
+    const current = await revisionToList(storage, startsFromCached && reason === "start", signal);
     let historyId = await this.#findHistory(current, signal);
     const { historyId: listedId, ...state } = await listState(this.#options, current, signal);
     // The store may have been restored between the requests.

@@ -280,6 +280,24 @@ describe("A relay with --cache-dir", () => {
     expect((await client.page("things", { at: { match: "ANY" } })).staleForMs).toBeUndefined();
   });
 
+  test("counts the age of what its upstream had when that had lost etcd", async () => {
+    const root = await server("root");
+    await root.client().put("things", "aged", value("1"));
+    await untilHas(root, "aged");
+    const lostAt = performance.now();
+    proxy.cut();
+    await new Promise((resolve) => setTimeout(resolve, 2_000));
+    const first = await relay("relay", root);
+    await untilHas(first, "aged");
+    await stop(first);
+    await stop(root);
+    const second = await relay("relay", root);
+    const lostForMs = performance.now() - lostAt;
+    const page = await second.client().page("things", { at: { match: "ANY" } });
+    expect(page.staleForMs).toBeGreaterThanOrEqual(lostForMs);
+    proxy.join();
+  });
+
   test("waits for an upstream of which it has kept nothing", async () => {
     const root = await server("root");
     await stop(await relay("relay", root));

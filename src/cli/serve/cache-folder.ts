@@ -3,6 +3,7 @@ import { Budget } from "../../cache-files/budget.ts";
 import type { StateKeeper } from "../../cache-files/kept-state.ts";
 import { FileStateKeeper, type KeeperLimits } from "../../cache-files/state-keeper.ts";
 import type { Config, ResourceConfig } from "../../config/config.ts";
+import type { Storage } from "../../storage/storage.ts";
 import type { ProcessContext } from "./process-context.ts";
 
 /** What all caches of a process may have on disk, and in memory until it is written, in bytes. */
@@ -25,8 +26,8 @@ export class CacheFolder {
     this.#context = context;
   }
 
-  /** Keeps the cache of a resource. */
-  keeperOf(resource: ResourceConfig): StateKeeper {
+  /** Keeps the cache of a resource, which is filled from `source`. */
+  keeperOf(resource: ResourceConfig, source: Pick<Storage, "staleForMs">): StateKeeper {
     const { clock, logger } = this.#context;
     const { name, eventWindow } = resource;
     const { maxBytes: windowBytes, maxEvents } = eventWindow;
@@ -36,6 +37,8 @@ export class CacheFolder {
       identity: identityOf(resource, this.#config),
       ...{ clock, logger: logger.child({ resource: name }), windowBytes, maxEvents },
       limits: this.#limits,
+      // What comes from a server that has lost its own source is as old as it says.
+      now: () => Date.now() - (source.staleForMs ?? 0),
     });
   }
 }

@@ -195,7 +195,7 @@ export class ProcessResources {
         dispatchIntervalMs: workers === 1 ? dispatchIntervalMs : toWorkersIntervalMs,
       },
       stages: stagesOf(name),
-      keeper: folder?.keeperOf(resource),
+      keeper: folder?.keeperOf(resource, storage),
       mayNotServeAfter: isRightLost,
       ...{ consistencyIntervalMs, scheduler, upstreamLimiter, deepReads },
     });
