@@ -399,6 +399,18 @@ describe("What a cache keeps", () => {
     expect(processes.disk.state).toMatchObject({ historyId: id });
   });
 
+  it("gets progress while nothing is written, so that what follows is not compacted soon", async () => {
+    processes = await kept();
+    await processes.others.put({ key: "z", value: Buffer.from("") });
+    await processes.clock.elapse(61_000);
+    expect(processes.disk.state).toMatchObject({ revision: 5, events: { length: 2 } });
+    await processes.stop();
+    await processes.others.put({ key: "z", value: Buffer.from("") });
+    await processes.store.compact(5);
+    await processes.start();
+    expect(processes.cacher.stats()).toMatchObject({ relists: 0, revision: 6 });
+  });
+
   it("is replaced by a relist", async () => {
     processes = await kept();
     await processes.store.txn([{ type: "put", key: "a", value: Buffer.from("9") }]);
