@@ -298,19 +298,6 @@ describe("A relay with --cache-dir", () => {
     proxy.join();
   });
 
-  test("waits for an upstream of which it has kept nothing", async () => {
-    const root = await server("root");
-    await stop(await relay("relay", root));
-    await stop(root);
-    const waiting = relay("relay", root, { upstream: "127.0.0.1:1" });
-    const other = await Promise.race([
-      waiting,
-      new Promise((resolve) => setTimeout(resolve, 1_000)),
-    ]);
-    expect(other).toBeUndefined();
-    waiting.catch(() => {});
-  });
-
   test("without a cache of its own begins with what its server has, while that has lost etcd", async () => {
     const root = await server("root");
     await root.client().put("things", "old", value("1"));
