@@ -51,7 +51,7 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
   policy: ["identity"],
   identity: [],
   cacher: ["cache-files", "codec", "model", "reflector", "selector", "storage"],
-  reflector: ["model", "storage"],
+  reflector: ["cache-files", "model", "storage"],
   "cache-files": ["model", "protobuf"],
   codec: ["protobuf", "selector"],
   selector: [],

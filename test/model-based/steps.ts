@@ -24,8 +24,11 @@ export type Step =
       readonly back: number;
     }
   | { readonly step: "ask for progress" }
-  /** Starts another replica, and drains the current one. */
-  | { readonly step: "replace" };
+  /**
+   * Starts another replica, and drains the current one. `lost`: the new one starts from the state that the current one has
+   * kept, without so many of the newest batches; undefined: with a list.
+   */
+  | { readonly step: "replace"; readonly lost: number | undefined };
 
 const one = fc.nat(99);
 
@@ -65,7 +68,13 @@ export const step: fc.Arbitrary<Step> = fc.oneof(
     }),
   },
   { weight: 2, arbitrary: fc.record({ step: fc.constant("ask for progress") }) },
-  { weight: 1, arbitrary: fc.record({ step: fc.constant("replace") }) },
+  {
+    weight: 2,
+    arbitrary: fc.record({
+      step: fc.constant("replace"),
+      lost: fc.option(fc.constantFrom(0, 0, 1, 3, 10), { nil: undefined }),
+    }),
+  },
 );
 
 /** The configuration of the Cachers, with bounds so small that they are reached. */
