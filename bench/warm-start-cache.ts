@@ -3,6 +3,7 @@
  * sends it one message by IPC.
  */
 import { randomBytes } from "node:crypto";
+import { readdir } from "node:fs/promises";
 import { setTimeout as delay } from "node:timers/promises";
 import { pino } from "pino";
 import { systemClock } from "../src/base/clock.ts";
@@ -96,6 +97,7 @@ async function list(url: string, folder: string | undefined): Promise<Filled> {
     const current = (): Iterable<StoredObject> => cache.state.snapshot().range("");
     await keeper.load(signal, current);
     keeper.replace({ historyId: "h", revision: cache.revision, objects: [...current()] });
+    while (!(await readdir(folder)).includes("1.snapshot")) await delay(100);
     await keeper.close();
   }
   await storage.close();

@@ -268,6 +268,10 @@ export class FileStateKeeper implements StateKeeper {
     } catch (error) {
       throw new Error(`The folder can't be locked for this process: ${messageOf(error)}`);
     }
+    if (this.#closed !== undefined) {
+      this.#lock.release();
+      throw new Error("The keeper was closed.");
+    }
     const files = filesAmong(await this.#disk.list(folder));
     this.#number = Math.max(this.#number, files.at(-1)?.number ?? 0);
   }

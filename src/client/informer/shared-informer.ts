@@ -324,6 +324,7 @@ export class SharedInformer<T> {
     if (this.#state === "running") this.#metrics?.close();
     this.#state = "stopped";
     this.#reflector.stop();
+    void this.#keeping?.close();
     this.#resyncTimer?.cancel();
     const why = this.#fault ?? this.#stoppedError();
     this.#synced.reject(why);
@@ -338,7 +339,6 @@ export class SharedInformer<T> {
     this.#endedBy = why;
     this.#halt();
     this.#removeHandlers();
-    void this.#keeping?.close();
   }
 
   #removeHandlers(): void {
