@@ -14,7 +14,7 @@ export interface Disk {
   rename(from: string, to: string): Promise<void>;
   /** Idempotent. */
   remove(path: string): Promise<void>;
-  /** Makes the names of a folder survive a loss of power, where the file system can. */
+  /** Makes the names of a folder survive a loss of power, where the file system can. Never rejects. */
   syncFolder(path: string): Promise<void>;
 }
 
@@ -95,11 +95,11 @@ export const nodeDisk: Disk = {
   remove: (path) => run(() => rm(path, { force: true })),
   syncFolder: (path) =>
     run(async () => {
-      const folder = await open(path, "r");
       try {
-        await folder.sync();
-      } finally {
-        await folder.close();
+        const folder = await open(path, "r");
+        await folder.sync().finally(() => folder.close());
+      } catch {
+        // Not every file system has this.
       }
     }),
 };

@@ -1,3 +1,4 @@
+import { open } from "node:fs/promises";
 import { join } from "node:path";
 import type { DatabaseSync } from "node:sqlite";
 
@@ -16,7 +17,9 @@ export class FolderLock {
   /** Locks the folder. Rejects if another user has it, or if it can't be locked. */
   static async of(folder: string): Promise<FolderLock> {
     const { DatabaseSync } = await import("node:sqlite");
-    const database = new DatabaseSync(join(folder, "lock"));
+    const path = join(folder, "lock");
+    await create(path);
+    const database = new DatabaseSync(path);
     try {
       database.exec("PRAGMA busy_timeout = 0; PRAGMA journal_mode = MEMORY; BEGIN EXCLUSIVE");
       return new FolderLock(database);
@@ -28,5 +31,17 @@ export class FolderLock {
 
   release(): void {
     this.#database.close();
+  }
+}
+
+/**
+ * Creates the file, for this user only, unless it exists. One that exists must not be opened here: the locks of a process on
+ * a file end when the process closes it, however often it is open.
+ */
+async function create(path: string): Promise<void> {
+  try {
+    await (await open(path, "wx", 0o600)).close();
+  } catch (error) {
+    if (!(error instanceof Error && "code" in error && error.code === "EEXIST")) throw error;
   }
 }

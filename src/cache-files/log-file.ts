@@ -203,7 +203,7 @@ export class LogFile {
     const { memory, space } = this.#writing;
     try {
       if (!space.take(block.length))
-        throw new NoSpace("There is no room for the log in its bound.");
+        throw new NoSpace("There is no room for the log within its bound.");
       this.#writtenBytes += block.length;
       await file.write(block);
     } finally {

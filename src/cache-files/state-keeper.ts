@@ -11,9 +11,11 @@ import { type FileHead, fileHead } from "./blocks.ts";
 import { Budget } from "./budget.ts";
 import { type Disk, nodeDisk } from "./disk.ts";
 import { FolderLock } from "./folder-lock.ts";
+import type { FileKeeperOptions } from "./keeper-options.ts";
 import type { KeptState, ReplacedState, StateKeeper } from "./kept-state.ts";
 import { filesAmong, type Loading, loadState } from "./load-state.ts";
-import { LogFile } from "./log-file.ts";
+import type { LogFile } from "./log-file.ts";
+import { LogSequence } from "./log-sequence.ts";
 import { OwnFiles } from "./own-files.ts";
 import { writeSnapshot } from "./snapshot-file.ts";
 
@@ -33,7 +35,7 @@ const largestLog = 32 * mebibyte;
 const maxLogs = 32;
 
 /** Maximum number of logs that are not closed: a disk that does not respond gets nothing more to do. */
-const maxEnding = 4;
+const maxUnclosed = 4;
 
 /** How long a start waits for the disk, in milliseconds. */
 const loadMs = 60_000;
@@ -44,42 +46,6 @@ const closeMs = 5_000;
 /** How long after a failure of the disk it is tried again, doubled with each failure, in milliseconds. */
 const firstRetryMs = 15_000;
 const lastRetryMs = 10 * 60_000;
-
-/** What the keepers of a process take together. */
-export interface KeeperLimits {
-  /** Of all files. */
-  readonly disk: Budget;
-  /** Of what is not written yet. */
-  readonly memory: Budget;
-}
-
-export interface FileKeeperOptions {
-  /** The folder of this cache alone. It is created, and files of other names stay. */
-  readonly folder: string;
-  /** Name of the resource. */
-  readonly name: string;
-  /**
-   * The source, and all that decides which objects there are, such as the prefix. Files of another identity are not used.
-   */
-  readonly identity: string;
-  readonly clock: Clock;
-  readonly logger: Logger;
-  /** Default: none but those of this keeper. */
-  readonly limits?: KeeperLimits | undefined;
-  /** Maximum size of its files in bytes. Default 16 GiB. */
-  readonly maxDiskBytes?: number | undefined;
-  /** Maximum size of what is not written yet, in bytes. Default 16 MiB. */
-  readonly maxMemoryBytes?: number | undefined;
-  /** Events are kept up to this size in bytes, about. Default 64 MiB. 0: no events are needed. */
-  readonly windowBytes?: number | undefined;
-  /** Maximum number of events that are loaded. Default 100,000. */
-  readonly maxEvents?: number | undefined;
-  /** Minimum size of the logs at which the state is written again, in bytes. Default 16 MiB. */
-  readonly leastLogBytes?: number | undefined;
-  readonly disk?: Disk | undefined;
-  /** The time of day in milliseconds since the epoch. Default: Date.now. */
-  readonly now?: (() => number) | undefined;
-}
 
 /** What the cache has. */
 interface KnownState {
@@ -111,9 +77,9 @@ export class FileStateKeeper implements StateKeeper {
   readonly #turns: Turns;
   readonly #outage: OutageLog;
   readonly #space: Budget;
-  readonly #memory: Budget;
   readonly #windowBytes: number;
   readonly #files: OwnFiles;
+  readonly #logs: LogSequence;
   #lock: FolderLock | undefined;
   #current: (() => Iterable<StoredObject>) | undefined;
   /** Undefined: nothing is known that may be kept. */
@@ -123,15 +89,7 @@ export class FileStateKeeper implements StateKeeper {
   #lineage = "";
   /** Number of its first file. */
   #firstOfLineage = 0;
-  /** Undefined until there is something to append, and while the log is broken off. */
-  #log: LogFile | undefined;
-  /** Size in bytes, and number, of the logs since the last snapshot, without the current one. */
-  #endedBytes = 0;
-  #endedLogs = 0;
   #snapshotBytes = 0;
-  /** Logs that are not closed yet. */
-  #ending = 0;
-  #ended: Promise<unknown> = Promise.resolve();
   #pending: PendingSnapshot | undefined;
   /** Files up to this number must not be loaded again, and are deleted. */
   #clearUpTo = 0;
@@ -153,9 +111,17 @@ export class FileStateKeeper implements StateKeeper {
     this.#turns = new Turns(clock);
     this.#outage = new OutageLog(clock, logger);
     this.#space = new Budget(options.maxDiskBytes ?? 16 * 1024 * mebibyte, limits?.disk);
-    this.#memory = new Budget(options.maxMemoryBytes ?? 16 * mebibyte, limits?.memory);
+    const memory = new Budget(options.maxMemoryBytes ?? 16 * mebibyte, limits?.memory);
     this.#windowBytes = options.windowBytes ?? 64 * mebibyte;
-    this.#files = new OwnFiles(this.#disk, options.folder, this.#space, this.#windowBytes);
+    const { folder } = options;
+    const [disk, space] = [this.#disk, this.#space];
+    this.#files = new OwnFiles(disk, folder, space, this.#windowBytes);
+    this.#logs = new LogSequence({
+      ...{ disk, clock, memory, space, folder, files: this.#files },
+      onBroken: (lineage, error) => {
+        if (lineage === this.#lineage) this.#fail(error);
+      },
+    });
   }
 
   get failures(): number {
@@ -189,7 +155,7 @@ export class FileStateKeeper implements StateKeeper {
     this.#known = { historyId, revision, syncedAt: this.#now() };
     if (isOtherHistory) this.#clear();
     if (this.#lock === undefined) return;
-    if (this.#ending > maxEnding) this.#fail(unresponsive());
+    if (this.#logs.unclosed > maxUnclosed) this.#fail(unresponsive());
     else this.#begin(objects);
   }
 
@@ -249,9 +215,7 @@ export class FileStateKeeper implements StateKeeper {
     this.#files.addFound("snapshot", snapshot.number, snapshot.bytes);
     for (const { number, bytes } of logs) {
       this.#files.addFound("log", number, bytes);
-      if (number < snapshot.number) continue;
-      this.#endedBytes += bytes;
-      this.#endedLogs++;
+      if (number >= snapshot.number) this.#logs.addFound(bytes);
     }
     this.#isBroken = false;
     // What can't be deleted now is deleted with the next snapshot.
@@ -268,6 +232,10 @@ export class FileStateKeeper implements StateKeeper {
     } catch (error) {
       throw new Error(`The folder can't be locked for this process: ${messageOf(error)}`);
     }
+    if (this.#closed !== undefined) {
+      this.#lock.release();
+      throw new Error("The keeper was closed.");
+    }
     const files = filesAmong(await this.#disk.list(folder));
     this.#number = Math.max(this.#number, files.at(-1)?.number ?? 0);
   }
@@ -282,8 +250,8 @@ export class FileStateKeeper implements StateKeeper {
 
   /** The log to append to; undefined: there is none. */
   #openLog(): LogFile | undefined {
-    if (this.#log === undefined && !this.#isBroken) this.#beginLog();
-    return this.#log;
+    if (this.#logs.current === undefined && !this.#isBroken) this.#beginLog();
+    return this.#logs.current;
   }
 
   /** Writes a new state, on which nothing follows that was kept before. */
@@ -300,38 +268,18 @@ export class FileStateKeeper implements StateKeeper {
   #beginLog(): FileHead | undefined {
     const known = this.#known;
     if (known === undefined) return undefined;
-    this.#endLog();
-    const { clock, name, identity, folder } = this.#options;
+    const { name, identity } = this.#options;
     const head = fileHead({ name, identity, lineage: this.#lineage, ...known });
-    const number = ++this.#number;
-    const log = new LogFile(join(folder, `${number}.log`), head, {
-      ...{ disk: this.#disk, clock, memory: this.#memory, space: this.#space },
-      onBroken: (error) => {
-        if (head.lineage === this.#lineage) this.#fail(error);
-      },
-    });
-    this.#files.add("log", number, () => log.writtenBytes);
-    this.#log = log;
+    this.#logs.begin(++this.#number, head);
     return head;
-  }
-
-  #endLog(): void {
-    const log = this.#log;
-    if (log === undefined) return;
-    this.#log = undefined;
-    this.#endedBytes += log.bytes;
-    this.#endedLogs++;
-    this.#ending++;
-    const ended = log.end(false).finally(() => this.#ending--);
-    this.#ended = Promise.all([this.#ended, ended]);
   }
 
   /** Begins the next log if this one is large, and the next snapshot if all are. */
   #continueAfter(log: LogFile): void {
-    const size = this.#endedBytes + log.bytes;
+    const size = this.#logs.bytes;
     const least = this.#options.leastLogBytes ?? leastLogBytes;
     const most = Math.max(least, Math.min(this.#snapshotBytes / 2, mostLogBytes));
-    const isNext = (size > most || this.#endedLogs > maxLogs) && this.#writing === undefined;
+    const isNext = (size > most || this.#logs.endedCount > maxLogs) && this.#writing === undefined;
     if (!isNext && log.bytes < largestLog) return;
     const head = this.#beginLog();
     if (isNext && head !== undefined) this.#schedule(head, this.#current?.());
@@ -339,8 +287,7 @@ export class FileStateKeeper implements StateKeeper {
 
   /** The state at the beginning of the current log is written next. */
   #schedule(head: FileHead, objects: Iterable<StoredObject> | undefined): void {
-    this.#endedBytes = 0;
-    this.#endedLogs = 0;
+    this.#logs.beginSnapshot();
     this.#writing = new AbortController();
     this.#pending = { number: this.#number, head, objects, writing: this.#writing };
     this.#startWork();
@@ -348,8 +295,7 @@ export class FileStateKeeper implements StateKeeper {
 
   /** Deletes what is there, as it must not be loaded again, and appends nothing to it. */
   #clear(): void {
-    this.#log?.abandon();
-    this.#endLog();
+    this.#logs.abandon();
     this.#isBroken = true;
     this.#pending = undefined;
     this.#writing?.abort();
@@ -415,7 +361,7 @@ export class FileStateKeeper implements StateKeeper {
     head: FileHead,
     signal: AbortSignal,
   ): Promise<readonly StoredObject[]> {
-    await this.#ended;
+    await this.#logs.closed;
     const before = await loadState({
       ...this.#loading(signal),
       ...{ windowBytes: 0, below: number, onUnused: () => {} },
@@ -427,8 +373,7 @@ export class FileStateKeeper implements StateKeeper {
 
   /** Appends nothing more. What is on disk stays, and a new snapshot is tried later. */
   #fail(error: unknown): void {
-    this.#log?.abandon();
-    this.#endLog();
+    this.#logs.abandon();
     this.#isBroken = true;
     this.#pending = undefined;
     this.#writing?.abort();
@@ -447,7 +392,7 @@ export class FileStateKeeper implements StateKeeper {
   /** Never rejects. */
   async #tryAgain(): Promise<void> {
     try {
-      if (this.#isWorking || this.#ending > 0) throw unresponsive();
+      if (this.#isWorking || this.#logs.unclosed > 0) throw unresponsive();
       if (this.#lock === undefined) await this.#open();
       // Meanwhile it may have been closed, invalidated or replaced.
       const isWanted = this.#isBroken && this.#closed === undefined && this.#known !== undefined;
@@ -460,14 +405,12 @@ export class FileStateKeeper implements StateKeeper {
   async #close(): Promise<void> {
     this.#retry?.cancel();
     const { clock } = this.#options;
-    const log = this.#log;
-    this.#log = undefined;
+    this.#logs.end(true);
     this.#known = undefined;
-    const done = Promise.allSettled([log?.end(true), this.#ended, this.#work]);
+    const done = Promise.allSettled([this.#logs.closed, this.#work]);
     await settledWithin(done, clock, closeMs);
     this.#pending = undefined;
     this.#writing?.abort();
-    log?.abandon();
     this.#lock?.release();
     this.#lock = undefined;
   }

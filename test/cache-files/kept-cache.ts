@@ -2,13 +2,28 @@ import { mkdtemp, readdir, rm, stat } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { onTestFinished } from "vitest";
-import { systemClock } from "../../src/base/clock.ts";
+import { systemClock, type Timer } from "../../src/base/clock.ts";
 import { silentLogger } from "../../src/base/logger.ts";
+import type { FileKeeperOptions } from "../../src/cache-files/keeper-options.ts";
 import type { KeptState } from "../../src/cache-files/kept-state.ts";
-import { type FileKeeperOptions, FileStateKeeper } from "../../src/cache-files/state-keeper.ts";
+import { FileStateKeeper } from "../../src/cache-files/state-keeper.ts";
 import { WatchBatch, WatchEvent } from "../../src/model/event.ts";
 import { compareKeys } from "../../src/model/key-order.ts";
 import { StoredObject } from "../../src/model/object.ts";
+import { ManualClock } from "../../src/testing/manual-clock.ts";
+
+/** A clock whose time passes only when a test advances it; immediates run by themselves. */
+export class SetClock extends ManualClock {
+  setImmediate(callback: () => void): Timer {
+    return systemClock.setImmediate(callback);
+  }
+
+  advance(ms: number): void {
+    const end = this.time + ms;
+    while (this.fireNext(end));
+    this.moveTo(end);
+  }
+}
 
 /** A folder that exists until the test has finished. */
 export async function temporaryFolder(): Promise<string> {
@@ -25,7 +40,12 @@ export function keeperOf(
     ...{ folder, name: "pods", identity: "etcd /pods/", clock: systemClock, logger: silentLogger },
     ...options,
   });
-  onTestFinished(() => keeper.close());
+  onTestFinished(async () => {
+    const closed = keeper.close();
+    // A disk that does not respond is not waited for.
+    if (options.clock instanceof SetClock) options.clock.advance(5_000);
+    await closed;
+  });
   return keeper;
 }
 

@@ -186,7 +186,7 @@ describe("FileStateKeeper", () => {
     cache.list(10, [["a", "1"]]);
     await cache.keeper.close();
     expect((await stat(folder)).mode & 0o777).toBe(0o700);
-    for (const name of await filesIn(folder)) {
+    for (const name of [...(await filesIn(folder)), "lock"]) {
       expect((await stat(join(folder, name))).mode & 0o777).toBe(0o600);
     }
   });

@@ -1,7 +1,8 @@
 import { join } from "node:path";
 import { Budget } from "../../cache-files/budget.ts";
+import type { KeeperLimits } from "../../cache-files/keeper-options.ts";
 import type { StateKeeper } from "../../cache-files/kept-state.ts";
-import { FileStateKeeper, type KeeperLimits } from "../../cache-files/state-keeper.ts";
+import { FileStateKeeper } from "../../cache-files/state-keeper.ts";
 import type { Config, ResourceConfig } from "../../config/config.ts";
 import type { Storage } from "../../storage/storage.ts";
 import type { ProcessContext } from "./process-context.ts";
