@@ -9,13 +9,11 @@ export class RecordingProxy {
   ranges: RangeRequest[] = [];
   /** Number of calls since then, by path. */
   calls = new Map<string, number>();
-  readonly #target: string;
   readonly #server: Http2Server = createServer();
   readonly #closing: (() => void)[] = [];
   #isCut = false;
 
   private constructor(target: string) {
-    this.#target = target;
     this.#server.on("session", (session) => {
       const upstream = connect(target);
       upstream.on("error", () => session.destroy());
@@ -57,11 +55,6 @@ export class RecordingProxy {
 
   get url(): string {
     return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
-  }
-
-  /** The member that it is in front of. */
-  get target(): string {
-    return this.#target;
   }
 
   /** The Ranges of more than one key. */

@@ -60,8 +60,8 @@ export class KeptResources {
     const file = join(this.#folder, fileName);
     const next = `${file}.new`;
     try {
-      await mkdir(this.#folder, { recursive: true });
-      const handle = await open(next, "w");
+      await mkdir(this.#folder, { recursive: true, mode: 0o700 });
+      const handle = await open(next, "w", 0o600);
       try {
         const kept = content.parse({ upstream: this.#upstream, resources });
         await handle.writeFile(JSON.stringify(kept));
