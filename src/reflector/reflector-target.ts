@@ -80,8 +80,8 @@ export interface ReflectorOptions {
    */
   readonly maxBytes?: number | undefined;
   /**
-   * Loads the target's state that an earlier process has kept, before the first list; resolves to undefined if there is
-   * none. Rejects only with the signal's reason. Default: there is none.
+   * Loads the target's state that an earlier process has kept, before the first list; resolves to undefined if nothing is
+   * kept. Rejects only with the signal's reason. Default: nothing is kept.
    */
   readonly loadKept?: ((signal: AbortSignal) => Promise<KeptState | undefined>) | undefined;
   /**

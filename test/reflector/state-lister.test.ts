@@ -127,8 +127,8 @@ describe("The revision to list", () => {
   test.each([
     ["is the store's", 8, true, 8],
     ["is what another server has, if that can't ask its own source", away, true, 6],
-    ["is none if an old state does not do", away, false, away],
-    ["is none for another failure", new WatchFanoutError("INTERNAL", "bug"), true, /bug/],
+    ["is unknown if an old state does not do", away, false, away],
+    ["is unknown after another failure", new WatchFanoutError("INTERNAL", "bug"), true, /bug/],
   ])("%s", async (_, current, mayBeCached, expected) => {
     const storage = Object.assign(new ScriptedStorage(), { cachedRevision: async () => 6 });
     storage.onCurrentRevision = () =>
@@ -138,7 +138,7 @@ describe("The revision to list", () => {
     else await expect(asked).rejects.toThrow(expected);
   });
 
-  test("is none of a storage that has no other source", async () => {
+  test("is unknown of a storage that has no other source", async () => {
     const storage = new ScriptedStorage();
     storage.onCurrentRevision = () => Promise.reject(away);
     await expect(revisionToList(storage, true, signal)).rejects.toThrow(away);

@@ -187,7 +187,7 @@ describe("A server with --cache-dir", () => {
     expect(await listsOf(third)).toEqual({ relists: 0, warmStarts: 0 });
   });
 
-  test("reads labels and fields anew, with another codec", async () => {
+  test("reads labels and fields again, with another codec", async () => {
     const first = await server("a");
     const pod = JSON.stringify({ metadata: { labels: { app: "web" } }, phase: "Running" });
     await first.client().put("things", "pod", value(pod));

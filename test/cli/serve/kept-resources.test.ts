@@ -36,7 +36,7 @@ function opened() {
 }
 
 describe("The kept resources of an upstream", () => {
-  test("are none before any were kept, which is no failure", async () => {
+  test("are absent before any were kept, which is no failure", async () => {
     const { of, lines } = opened();
     expect(await of("a:1").load()).toBeUndefined();
     expect(lines).toEqual([]);
