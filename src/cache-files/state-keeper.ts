@@ -1,8 +1,8 @@
 import { randomUUID } from "node:crypto";
 import { join } from "node:path";
-import type { Clock, Timer } from "../base/clock.ts";
+import type { Timer } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
-import { type Logger, OutageLog } from "../base/logger.ts";
+import { OutageLog } from "../base/logger.ts";
 import { Turns } from "../base/turns.ts";
 import { settledWithin, within } from "../base/wait.ts";
 import type { WatchBatch } from "../model/event.ts";

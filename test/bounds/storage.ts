@@ -321,7 +321,7 @@ export const storageBounds: readonly Bound[] = [
   },
   {
     what: "batches that are not on disk yet, and files of a cache",
-    owners: ["FileStateKeeper", "LogFile", "OwnFiles"],
+    owners: ["FileStateKeeper", "LogFile", "LogSequence", "OwnFiles"],
     bound:
       "16 MiB in memory, 64 MiB of all; 16 GiB on disk, 64 GiB of all; 32 logs; 5 logs that are not closed",
     per: "resource",
