@@ -93,7 +93,7 @@ export function blockAt(
   return { kind: bytes.readUInt32LE(at + 12), start, end };
 }
 
-/** Reads the first block from the first bytes of a file: `headBytes` of them, or all. Undefined if there is none. */
+/** Reads the first block from the first bytes of a file: `headBytes` of them, or all. Undefined if there is no such block. */
 export function readHead(bytes: Buffer): (FileHead & { readonly end: number }) | undefined {
   const block = blockAt(bytes, 0, 0, 0);
   if (block?.kind !== blockKinds.head) return undefined;

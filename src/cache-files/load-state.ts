@@ -76,7 +76,7 @@ export interface UsedFile {
 
 type ReadHead = FileHead & { readonly end: number };
 
-/** Reads the newest state; undefined: there is none. Rejects with the signal's reason, or the error of the disk. */
+/** Reads the newest state; undefined: nothing can be used. Rejects with the signal's reason, or the error of the disk. */
 export async function loadState(loading: Loading): Promise<LoadedState | undefined> {
   const { disk, folder, below = Infinity } = loading;
   const files = filesAmong(await disk.list(folder)).filter(({ number }) => number < below);
@@ -277,7 +277,7 @@ class ReplayedState {
     return this.#events;
   }
 
-  /** The revision of the last atomic batch, of which not every event is there; undefined: there was none. */
+  /** The revision of the last atomic batch, of which not every event is there; undefined: all batches have every event. */
   get eventsAfter(): number | undefined {
     return this.#eventsAfter;
   }

@@ -62,7 +62,7 @@ export class LogFile {
   #writtenBytes = 0;
   #timer: Timer | undefined;
   #file: WritableFile | undefined;
-  /** Whether the current block is to be written although there is room in it. */
+  /** Whether the current block is due although it has room. */
   #isDue = false;
   #isPumping = false;
   #pumping: Promise<void> | undefined;

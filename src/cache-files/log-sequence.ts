@@ -24,7 +24,7 @@ export class LogSequence {
     this.#deps = deps;
   }
 
-  /** The one to append to; undefined: there is none. */
+  /** The one to append to; undefined: nothing is appended. */
   get current(): LogFile | undefined {
     return this.#current;
   }

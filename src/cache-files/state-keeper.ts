@@ -54,7 +54,7 @@ interface KnownState {
   syncedAt: number;
 }
 
-/** A snapshot that is to be written. */
+/** A snapshot that is written next. */
 interface PendingSnapshot {
   readonly number: number;
   readonly head: FileHead;
@@ -248,7 +248,7 @@ export class FileStateKeeper implements StateKeeper {
     return { ...{ disk, folder, name, identity, windowBytes, turns, signal }, maxEvents: most };
   }
 
-  /** The log to append to; undefined: there is none. */
+  /** The log to append to; undefined: nothing is appended. */
   #openLog(): LogFile | undefined {
     if (this.#logs.current === undefined && !this.#isBroken) this.#beginLog();
     return this.#logs.current;

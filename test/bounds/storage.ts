@@ -329,7 +329,7 @@ export const storageBounds: readonly Bound[] = [
     shownBy: [
       "does not respond holds no more than its bound in memory, and leaves the older state",
       "does not respond gets no further files for each list",
-      "has its bound reached keeps within it, and says so",
+      "has its bound reached keeps within it, and reports it",
     ],
   },
   {

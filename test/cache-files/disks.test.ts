@@ -16,7 +16,7 @@ import {
   textOf,
 } from "./kept-cache.ts";
 
-/** The real disk, until it is told to fail, or not to respond. */
+/** The real disk, until a test makes it fail or hang. */
 class TestDisk implements Disk {
   /** Awaited before each write. */
   beforeWrite: () => Promise<void> = async () => {};
@@ -142,7 +142,7 @@ describe("A keeper whose disk", () => {
     expect(lines.map(({ text }) => text)).toEqual(["can't keep the newest state on disk"]);
   });
 
-  it("has its bound reached keeps within it, and says so", async () => {
+  it("has its bound reached keeps within it, and reports it", async () => {
     const folder = await temporaryFolder();
     const { lines, logger } = recorded();
     const keeper = keeperOf(folder, { logger, maxDiskBytes: 50_000 });
@@ -161,7 +161,7 @@ describe("A keeper whose disk", () => {
 });
 
 describe("A folder", () => {
-  it("of another resource, source or format is not used, and said so in one line", async () => {
+  it("of another resource, source or format is not used, which one line reports", async () => {
     const folder = await temporaryFolder();
     const { cache } = await KeptCache.open(keeperOf(folder));
     cache.list(10, [["a", "1"]]);
@@ -197,7 +197,7 @@ describe("A folder", () => {
 
   it("that a killed process has locked can be used at once", async () => {
     const folder = await temporaryFolder();
-    const child = fork(join(import.meta.dirname, "holding-process.ts"), [folder], {
+    const child = fork(new URL("./holding-process.ts", import.meta.url), [folder], {
       execArgv: ["--disable-warning=ExperimentalWarning"],
     });
     onTestFinished(() => void child.kill("SIGKILL"));

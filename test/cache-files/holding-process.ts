@@ -1,4 +1,4 @@
-/** Keeps a state in the folder that it is given, says so when it is on disk, and never ends by itself. */
+/** Keeps a state in the folder that it is given, reports when it is on disk, and never ends by itself. */
 import { readdir } from "node:fs/promises";
 import { setTimeout as delay } from "node:timers/promises";
 import { systemClock } from "../../src/base/clock.ts";

@@ -35,7 +35,7 @@ export interface InformerListeners {
 export interface KeepOptions {
   /**
    * A folder for this informer alone, on a local disk. It is created, for this user only. One process uses it at a time; the
-   * informer of another one keeps nothing. It takes up to some 300 B for each object beside its key and value.
+   * informer of another one keeps nothing. Its size is up to twice that of the objects, with logs of at least 16 MiB.
    */
   readonly folder: string;
   /**
