@@ -39,6 +39,7 @@ import { subscribe } from "./subscribe.ts";
 import { telemetry } from "./telemetry.ts";
 import { transact } from "./transact.ts";
 import { upstreamCost } from "./upstream-cost.ts";
+import { warmStart } from "./warm-start.ts";
 import { workers } from "./workers.ts";
 
 const benchmarks: readonly Benchmark[] = [
@@ -58,6 +59,7 @@ const benchmarks: readonly Benchmark[] = [
   ...[etcdFanout, etcdRelay, etcdClients, views, shards, subscribe, objectCache, compress],
   transact,
   leases,
+  warmStart,
 ];
 
 try {
