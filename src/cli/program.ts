@@ -1,5 +1,6 @@
 import { argv } from "node:process";
 import { Command, CommanderError } from "commander";
+import { addBackupCommand } from "./data/backup-command.ts";
 import { addEtcdProxyCommand } from "./etcd-proxy/etcd-proxy-command.ts";
 import { exitCodeMeanings, exitCodes } from "./output/command-io.ts";
 import { version } from "./output/version.ts";
@@ -30,6 +31,7 @@ const program = new Command("watch-fanout")
 addServeCommand(program);
 addConfigCommand(program);
 addEtcdProxyCommand(program);
+addBackupCommand(program);
 addPolicyCommands(program);
 addTokenCommands(program);
 // Imported here, since the commands so far start faster without the client library.

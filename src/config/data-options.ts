@@ -61,7 +61,7 @@ export function dataConfig(values: OptionValues, checks: Checks): DataConfig | u
   }
   return {
     ...{ path, historyBytes, maxBytes },
-    isSynced: values["data-sync"] === "full",
+    sync: values["data-sync"],
     historyMs: values["data-history"],
   };
 }
