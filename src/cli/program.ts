@@ -1,6 +1,5 @@
 import { argv } from "node:process";
 import { Command, CommanderError } from "commander";
-import { addBackupCommand } from "./data/backup-command.ts";
 import { addEtcdProxyCommand } from "./etcd-proxy/etcd-proxy-command.ts";
 import { exitCodeMeanings, exitCodes } from "./output/command-io.ts";
 import { version } from "./output/version.ts";
@@ -31,7 +30,6 @@ const program = new Command("watch-fanout")
 addServeCommand(program);
 addConfigCommand(program);
 addEtcdProxyCommand(program);
-addBackupCommand(program);
 addPolicyCommands(program);
 addTokenCommands(program);
 // Imported here, since the commands so far start faster without the client library.
@@ -40,6 +38,8 @@ if (!program.commands.some((command) => command.name() === argv[2])) {
   addClientCommands(program);
   const { addTop } = await import("./top/top.ts");
   addTop(program);
+  const { addBackupCommand } = await import("./data/backup-command.ts");
+  addBackupCommand(program);
 }
 
 try {
