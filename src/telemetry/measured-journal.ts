@@ -2,7 +2,7 @@ import type { Meter } from "@opentelemetry/api";
 import type { Clock } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
 import { counter, gauge, registerMetrics } from "../base/metric-table.ts";
-import type { LatencyQuantiles } from "../server/admin/status/status.ts";
+import type { DataFileReport } from "../server/admin/status/status.ts";
 import type { Journal, JournalEntry } from "../storage/journal/journal.ts";
 import { LatencyBuckets, quantilesOf } from "./stage-latency.ts";
 
@@ -14,17 +14,19 @@ const boundaries = [
 /** A journal whose commits are measured. */
 export class MeasuredJournal implements Journal {
   readonly #journal: Journal;
+  readonly #maxBytes: number;
   readonly #clock: Clock;
   readonly #buckets = new LatencyBuckets(boundaries);
   readonly #record: (seconds: number) => void;
   /** Number of commits that were kept, and of those that were not. */
   #commits = 0;
   #failures = 0;
-  #lastFailure: { readonly at: string; readonly text: string } | undefined;
+  #lastFailure: DataFileReport["lastFailure"];
 
   /** `maxBytes`: size of the file above which commits fail. */
   constructor(journal: Journal, maxBytes: number, clock: Clock, meter: Meter) {
     this.#journal = journal;
+    this.#maxBytes = maxBytes;
     this.#clock = clock;
     const duration = meter.createHistogram("watch_fanout_data_commit_duration_seconds", {
       unit: "s",
@@ -62,14 +64,14 @@ export class MeasuredJournal implements Journal {
     });
   }
 
-  /** What the status shows of the commits since the start. */
-  commitStats(): {
-    readonly commits: number;
-    readonly latency: LatencyQuantiles | undefined;
-    readonly lastFailure: { readonly at: string; readonly text: string } | undefined;
-  } {
-    const latency = quantilesOf(boundaries, this.#buckets.counts());
-    return { commits: this.#commits, latency, lastFailure: this.#lastFailure };
+  /** What the status shows. */
+  report(): Omit<DataFileReport, "path"> {
+    const { revision, oldest: oldestRevision, bytes } = this;
+    return {
+      ...{ bytes, maxBytes: this.#maxBytes, revision, oldestRevision, commits: this.#commits },
+      commitLatency: quantilesOf(boundaries, this.#buckets.counts()),
+      lastFailure: this.#lastFailure,
+    };
   }
 
   async commit(entries: readonly JournalEntry[]): Promise<void> {

@@ -3,7 +3,11 @@ import type { IncomingMessage } from "node:http";
 import { pipeline } from "node:stream/promises";
 import type { Command } from "commander";
 import { invalidRequest, messageOf, WatchFanoutError } from "../../base/errors.ts";
-import { type AdminPortOptions, addAdminPortOptions, requestAdminPort } from "../admin/admin-port.ts";
+import {
+  type AdminPortOptions,
+  addAdminPortOptions,
+  requestAdminPort,
+} from "../admin/admin-port.ts";
 import { type CommandIo, processIo, readAll, reportFailure, say } from "../output/command-io.ts";
 import { bytesOf } from "../output/printable.ts";
 
