@@ -68,7 +68,7 @@ export class ProcessResources {
     const { context } = deps;
     this.#config = config;
     // With etcd's API a relay has one cache for both, filled by the etcd API of the next server.
-    const etcd = config.etcd ?? config.etcdApi?.next;
+    const etcd = config.etcd ?? (config.data === undefined ? config.etcdApi?.next : undefined);
     this.#etcd = etcd && openEtcd(etcd, config, context);
     const { maxDeletedObjects } = config.limits;
     if (this.#etcd !== undefined) {
