@@ -7,11 +7,10 @@ import {
   type ServerDuplexStream,
 } from "@grpc/grpc-js";
 import type { Logger } from "pino";
-import type { Clock } from "../base/clock.ts";
 import { hasReason, messageOf } from "../base/errors.ts";
 import { etcdMethods } from "../etcd/wire/methods.ts";
 import type { MemoryStore } from "../storage/memory/memory-store.ts";
-import { EtcdError, etcdErrors, toEtcdError } from "./errors.ts";
+import { asStatus, etcdErrors, type StatusError, toEtcdError } from "./errors.ts";
 import { KvService } from "./kv/kv-service.ts";
 import { LeaseService } from "./lease-service.ts";
 import { MaintenanceService, unimplementedMethod } from "./maintenance.ts";
@@ -20,11 +19,12 @@ import { WatchCall } from "./watch/watch-call.ts";
 
 export interface EtcdServerOptions {
   readonly store: MemoryStore;
+  /** The key by which relays learn the id of the history. It can be read, but is in no range. */
+  readonly historyKey: Buffer;
   /** Where clients reach the service, for MemberList. */
   readonly clientUrl: () => string;
   /** Interval of the progress notifications of idle watches, in milliseconds. */
   readonly progressIntervalMs: number;
-  readonly clock: Clock;
   readonly logger: Logger;
 }
 
@@ -53,9 +53,9 @@ export class EtcdServer {
   readonly #maintenance: MaintenanceService;
 
   constructor(options: EtcdServerOptions) {
-    const { store, clock, clientUrl } = options;
+    const { store, clientUrl } = options;
     this.#options = options;
-    this.#served = new ServedStore(store, clock);
+    this.#served = new ServedStore(store);
     this.#maintenance = new MaintenanceService(this.#served, clientUrl);
     this.#register();
   }
@@ -74,11 +74,10 @@ export class EtcdServer {
   close(): void {
     for (const watch of this.#watches) watch.end(etcdErrors.stopped());
     this.#server.forceShutdown();
-    void this.#served.keys.close();
   }
 
   #register(): void {
-    const [kv, lease] = [new KvService(this.#served), new LeaseService(this.#served)];
+    const [kv, lease] = [new KvService(this.#served, this.#options.historyKey), new LeaseService(this.#served)];
     const maintenance = this.#maintenance;
     const unary: Readonly<Record<string, Unary>> = {
       "/etcdserverpb.KV/Range": (message, signal) => kv.range(message, signal),
@@ -151,7 +150,7 @@ export class EtcdServer {
         call.pause();
         answer(message).then(
           (response) => call.write(response, () => call.resume()),
-          (error: unknown) => call.destroy(this.#statusOf(error, call.getPath())),
+          (error: unknown) => call.emit("error", this.#statusOf(error, call.getPath())),
         );
       });
     };
@@ -168,14 +167,7 @@ export class EtcdServer {
   }
 }
 
-type StatusError = EtcdError & { readonly details: string };
-
-/** As grpc-js takes it. */
-function asStatus(error: EtcdError): StatusError {
-  return Object.assign(error, { details: error.message });
-}
-
 /** Whatever the method's kind, its client gets the status. */
 function refusing(path: string): handleServerStreamingCall<Buffer, Buffer> {
-  return (call) => call.destroy(asStatus(unimplementedMethod(path.slice(1))));
+  return (call) => void call.emit("error", asStatus(unimplementedMethod(path.slice(1))));
 }

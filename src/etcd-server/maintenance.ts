@@ -101,11 +101,12 @@ export class MaintenanceService {
 
   /** The checksum of all objects at a revision; 0: the newest. It is not that of an etcd with the same keys. */
   async #hashAt(revision: number): Promise<number> {
-    const { keys, clock } = this.#served;
+    const { store, clock } = this.#served;
+    const interval = { from: "", to: undefined };
     let at: RevisionRequirement = { match: revision > 0 ? "EXACT" : "LINEARIZABLE", revision };
     let hash = 0;
     for (let startAfter: string | undefined; ; ) {
-      const page = await keys.list({ prefix: "", startAfter, limit: pageSize, at });
+      const page = await store.range({ interval, startAfter, limit: pageSize, at });
       for (const { key, value, modRevision, createRevision, version, lease } of page.items) {
         hash = crc32(keyBytes(key), hash);
         hash = crc32(`/${createRevision}/${modRevision}/${version}/${lease}/`, hash);

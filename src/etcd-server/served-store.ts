@@ -2,7 +2,6 @@ import { createHash } from "node:crypto";
 import type { Clock } from "../base/clock.ts";
 import { headerField } from "../etcd/wire/response-header.ts";
 import type { MemoryStore } from "../storage/memory/memory-store.ts";
-import type { Storage } from "../storage/storage.ts";
 
 /** The only term: there is one member, which is always the leader. */
 export const raftTerm = 1;
@@ -10,17 +9,16 @@ export const raftTerm = 1;
 /** The embedded store, as the services of etcd's API see it. */
 export class ServedStore {
   readonly store: MemoryStore;
-  /** All keys, with raw keys. */
-  readonly keys: Storage;
-  readonly clock: Clock;
   #historyId = "";
   #clusterId = 0n;
   #memberId = 0n;
 
-  constructor(store: MemoryStore, keys: Storage, clock: Clock) {
+  constructor(store: MemoryStore) {
     this.store = store;
-    this.keys = keys;
-    this.clock = clock;
+  }
+
+  get clock(): Clock {
+    return this.store.clock;
   }
 
   /** The newest revision that clients may know of. */

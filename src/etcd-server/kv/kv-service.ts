@@ -1,6 +1,7 @@
 import type { Clock } from "../../base/clock.ts";
 import { hasReason } from "../../base/errors.ts";
-import type { StoredObject } from "../../model/object.ts";
+import { keyText } from "../../model/key-bytes.ts";
+import { StoredObject } from "../../model/object.ts";
 import type { RevisionRequirement } from "../../storage/storage.ts";
 import { EtcdError, etcdErrors, toEtcdError } from "../errors.ts";
 import { decode, type RangeRequest, type RequestOp, type TxnRequest } from "../requests.ts";
@@ -27,10 +28,13 @@ interface Held {
 /** etcd's KV service: each method takes a request, and resolves to the response, or rejects. */
 export class KvService {
   readonly #served: ServedStore;
+  readonly #historyKey: string;
   #heldBytes = 0;
 
-  constructor(served: ServedStore) {
+  /** `historyKey`: the key that is read as the id of the history. */
+  constructor(served: ServedStore, historyKey: Buffer) {
     this.#served = served;
+    this.#historyKey = keyText(historyKey);
   }
 
   async range(message: Buffer, signal: AbortSignal): Promise<Buffer> {
@@ -111,6 +115,12 @@ export class KvService {
     }
   }
 
+  /** The id of the history, if that is what is read. */
+  #historyAt(key: string): StoredObject | undefined {
+    if (key !== this.#historyKey) return undefined;
+    return new StoredObject(key, Buffer.from(this.#served.store.historyId), 1, 1, 1, 0n);
+  }
+
   async #select(request: RangeRequest, held: Held, signal: AbortSignal): Promise<Selected> {
     const revision = Number(request.revision);
     for (let attempt = 1; ; attempt++) {
@@ -138,21 +148,22 @@ export class KvService {
       if (this.#heldBytes > maxHeldBytes) throw etcdErrors.tooMany();
     };
     const keys = keysOf(request.key, request.range_end);
-    const { keys: storage, clock } = this.#served;
+    const { store, clock } = this.#served;
     if ("key" in keys) {
-      const { object } = await storage.get({ key: keys.key, at, signal });
-      if (object !== undefined) add(object);
+      const { object } = await store.get(keys.key, at, undefined, signal);
+      const found = object ?? this.#historyAt(keys.key);
+      if (found !== undefined) add(found);
       return selection.finish();
     }
     if (isEmpty(keys)) {
       // The revision has to exist.
-      await storage.get({ key: keys.from, at, signal });
+      store.resolve(at);
       return selection.finish();
     }
     let next: RevisionRequirement = at;
     for (let startAfter: string | undefined; ; ) {
-      const page = { prefix: "", interval: keys, startAfter, limit: pageSize, at: next, signal };
-      const result = await storage.list(page);
+      const page = { interval: keys, startAfter, limit: pageSize, at: next, signal };
+      const result = await store.range(page);
       for (const object of result.items) add(object);
       if (result.next === undefined) return selection.finish();
       startAfter = result.next;

@@ -3,7 +3,7 @@ import { etcdFramesOf, previousUnknown } from "../../etcd/wire/watch-events.ts";
 import type { CreateRequest } from "../../etcd/wire/watch-request.ts";
 import { watchIdField } from "../../etcd/wire/watch-response.ts";
 import { WatchBatch, WatchEvent } from "../../model/event.ts";
-import type { WatchStream } from "../../storage/storage.ts";
+import type { MemoryWatch } from "../../storage/memory/memory-watch.ts";
 import { prefixSize } from "../../wire/encode.ts";
 import { none } from "../fields.ts";
 import type { Keys } from "../kv/key-interval.ts";
@@ -22,7 +22,9 @@ export class StoreWatch {
   readonly #served: ServedStore;
   readonly #keys: Keys;
   readonly #onReadable: () => void;
-  #stream: WatchStream | undefined;
+  #stream: MemoryWatch | undefined;
+  /** Whether progress was requested before it had begun. */
+  #isProgressWanted = false;
   /** What the oldest revision has of its own, which the history has no more. */
   #first: WatchBatch | undefined;
   #isClosed = false;
@@ -58,10 +60,10 @@ export class StoreWatch {
     else this.#follow(this.from - 1);
   }
 
-  /** The store has to deliver a batch soon, with or without events. */
+  /** A batch has to come soon, with or without events. */
   requestProgress(): void {
-    // The same for all watches of this storage, which has one stream for each.
-    this.#served.keys.requestProgress();
+    this.#isProgressWanted = this.#stream === undefined;
+    this.#stream?.requestProgress();
   }
 
   /** Its next batch; undefined: there is none now. */
@@ -101,14 +103,16 @@ export class StoreWatch {
   }
 
   #follow(afterRevision: number): void {
-    const { keys, revision } = this.#served;
+    const { store, revision } = this.#served;
     const { withPrevious } = this.request;
-    this.#stream = keys.watch({
+    const stream = store.watch({
       scope: this.#keys,
       afterRevision: Math.min(Math.max(0, afterRevision), revision),
       withPrevious,
     });
-    this.#stream.onReadable(this.#onReadable);
+    stream.onReadable(this.#onReadable);
+    if (this.#isProgressWanted) stream.requestProgress();
+    this.#stream = stream;
     this.#onReadable();
   }
 
@@ -131,18 +135,17 @@ export class StoreWatch {
   }
 
   async #eventsAt(revision: number): Promise<readonly WatchEvent[]> {
-    const { keys: storage, clock } = this.#served;
+    const { store, clock } = this.#served;
     const at = { match: "EXACT", revision } as const;
     const keys = this.#keys;
     const events: WatchEvent[] = [];
     if ("key" in keys) {
-      const { object } = await storage.get({ key: keys.key, at });
+      const { object } = await store.get(keys.key, at);
       if (object?.modRevision === revision) events.push(asEvent(object));
       return events;
     }
     for (let startAfter: string | undefined; !this.#isClosed; ) {
-      const page = { prefix: "", interval: keys, startAfter, limit: pageSize, at };
-      const { items, next } = await storage.list(page);
+      const { items, next } = await store.range({ interval: keys, startAfter, limit: pageSize, at });
       for (const object of items) if (object.modRevision === revision) events.push(asEvent(object));
       if (next === undefined) break;
       startAfter = next;

@@ -10,7 +10,7 @@ import {
 import { type Answer, encodeAnswer, noWatchId } from "../../etcd/wire/watch-response.ts";
 import { WireFault } from "../../protobuf/message-cursor.ts";
 import { prefixSize } from "../../wire/encode.ts";
-import { EtcdError, toEtcdError } from "../errors.ts";
+import { asStatus, EtcdError, toEtcdError } from "../errors.ts";
 import { isEmpty, keysOf } from "../kv/key-interval.ts";
 import type { ServedStore } from "../served-store.ts";
 import { StoreWatch } from "./store-watch.ts";
@@ -77,7 +77,7 @@ export class WatchCall {
   end(error: EtcdError): void {
     if (this.#isOver) return;
     this.#close();
-    this.#call.destroy(Object.assign(error, { details: error.message }));
+    this.#call.emit("error", asStatus(error));
   }
 
   #close(): void {
