@@ -161,9 +161,8 @@ export class ProcessResources {
   #storageOf(resource: ResourceConfig, { context, relay }: ResourcesDeps): Storage {
     const { logger } = context;
     const { name, prefix } = resource;
-    // The embedded store has keys of its own for each resource, so prefixes have no effect.
     if (this.#memory !== undefined)
-      return new MemoryStorage({ store: this.#memory, resource: name });
+      return new MemoryStorage({ store: this.#memory, resource: name, prefix });
     if (this.#etcd === undefined) {
       if (relay !== undefined) return relay.storageOf(resource);
       throw new Error("There is neither etcd, nor a server to follow, nor an embedded store.");
