@@ -98,7 +98,7 @@ export const decode = {
   leaseKeepAlive: decoderOf<LeaseRequest>("Lease", "leaseKeepAlive"),
   leaseTimeToLive: decoderOf<LeaseRequest>("Lease", "leaseTimeToLive"),
   alarm: decoderOf<AlarmRequest>("Maintenance", "alarm"),
-  hashKv: decoderOf<HashKvRequest>("Maintenance", "hashKV"),
+  hashKv: decoderOf<HashKvRequest>("Maintenance", "hashKv"),
 };
 
 function decoderOf<Request>(

@@ -1,5 +1,5 @@
 import { afterAll, describe, expect, test } from "vitest";
-import { type Front, startFront, untilReady } from "../etcd-api/front.ts";
+import { startEmbedded, untilReady } from "../etcd-api/front.ts";
 import { type RawResponse, RawGrpc, statusOf } from "../etcd-api/raw-grpc.ts";
 import { startEtcd } from "../etcd/etcd.ts";
 import { encode, Message } from "../foreign/protobuf.ts";
@@ -32,7 +32,7 @@ async function newServed(): Promise<RawGrpc> {
 }
 
 async function newFront(): Promise<RawGrpc> {
-  const front: Front = await startFront([], { etcd: [], data: [":memory:"], resource: ["all="] });
+  const front = await startEmbedded({ resource: ["all="] });
   closing.push(() => front.stop());
   await untilReady(front);
   return clientOf(front.url);

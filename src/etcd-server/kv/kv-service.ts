@@ -98,7 +98,7 @@ export class KvService {
     past?: ReadonlyMap<RangeRequest, Selected | Error>,
   ): Promise<Buffer> {
     const { store } = this.#served;
-    const { result } = await store.update((draft) => execute(new TxnRun(draft, past)));
+    const { result } = await store.update((draft) => execute(new TxnRun(draft, store.leases, past)));
     return Buffer.concat([this.#served.header(result.revision), ...result.fields]);
   }
 
@@ -107,6 +107,8 @@ export class KvService {
     held: Held,
     signal: AbortSignal,
   ): Promise<Selected | Error> {
+    // Only a range that is alone takes it for the newest one.
+    if (Number(request.revision) < 0) return etcdErrors.compacted();
     try {
       return await this.#select(request, held, signal);
     } catch (error) {

@@ -34,6 +34,11 @@ interface Chosen {
   readonly operations: readonly (RequestOp | Chosen)[];
 }
 
+/** The leases that exist. */
+interface Leases {
+  has(id: bigint): boolean;
+}
+
 /** What the ranges of a transaction that name a revision found, or why not. */
 export type PastRanges = ReadonlyMap<RangeRequest, Selected | Error>;
 
@@ -43,21 +48,27 @@ export type PastRanges = ReadonlyMap<RangeRequest, Selected | Error>;
  */
 export class TxnRun {
   readonly #draft: Draft;
+  readonly #leases: Leases;
   readonly #past: PastRanges;
   /** The keys that were written. etcd lets one branch delete what one before has put; here a revision changes a key once. */
   readonly #written = new Set<string>();
   #seen = 0;
 
-  constructor(draft: Draft, past: PastRanges = new Map()) {
+  constructor(draft: Draft, leases: Leases, past: PastRanges = new Map()) {
     this.#draft = draft;
+    this.#leases = leases;
     this.#past = past;
   }
 
   put(request: PutRequest): Outcome {
+    this.#checkLease(request);
+    return this.#put(request);
+  }
+
+  #put(request: PutRequest): Outcome {
     const { ignore_value: keepsValue, ignore_lease: keepsLease } = request;
     const key = keyText(request.key);
-    const previous = this.#draft.get(key);
-    if ((keepsValue || keepsLease) && previous === undefined) throw etcdErrors.keyNotFound();
+    const previous = keepsValue || keepsLease ? this.#existing(key) : this.#draft.get(key);
     this.#write(key);
     const value = keepsValue && previous !== undefined ? previous.value : request.value;
     const lease = keepsLease && previous !== undefined ? previous.lease : leaseId(request.lease);
@@ -77,7 +88,28 @@ export class TxnRun {
   }
 
   txn(request: TxnRequest): Outcome {
-    return this.#execute(this.#choose(request));
+    const chosen = this.#choose(request);
+    for (const { request_put: put } of operationsOf(chosen)) if (put) this.#checkPut(put);
+    for (const { request_range: range } of operationsOf(chosen)) {
+      const past = range && this.#past.get(range);
+      if (past instanceof Error) throw past;
+    }
+    return this.#execute(chosen);
+  }
+
+  #checkPut(request: PutRequest): void {
+    if (request.ignore_value || request.ignore_lease) this.#existing(keyText(request.key));
+    this.#checkLease(request);
+  }
+
+  #checkLease({ lease }: PutRequest): void {
+    if (lease !== "0" && !this.#leases.has(leaseId(lease))) throw etcdErrors.leaseNotFound();
+  }
+
+  #existing(key: string): StoredObject {
+    const object = this.#draft.get(key);
+    if (object === undefined) throw etcdErrors.keyNotFound();
+    return object;
   }
 
   /** All comparisons are of the state before the transaction, also those of the transactions in it. */
@@ -102,7 +134,7 @@ export class TxnRun {
       }
       const { request_range: range, request_put: put, request_delete_range: remove } = operation;
       if (range) return response(0x0a, this.#range(range));
-      if (put) return response(0x12, this.put(put));
+      if (put) return response(0x12, this.#put(put));
       if (remove) return response(0x1a, this.deleteRange(remove));
       throw etcdErrors.keyNotFound();
     });
@@ -111,8 +143,7 @@ export class TxnRun {
 
   #range(request: RangeRequest): Outcome {
     const past = this.#past.get(request);
-    if (past instanceof Error) throw past;
-    const selected = past ?? this.#select(request);
+    const selected = past === undefined || past instanceof Error ? this.#select(request) : past;
     return this.#outcome([...encodeSelected(selected, request.keys_only)]);
   }
 
@@ -137,6 +168,14 @@ export class TxnRun {
   #outcome(fields: readonly Uint8Array[]): Outcome {
     const { before, revision } = this.#draft;
     return { revision: this.#written.size > 0 ? revision : before, fields };
+  }
+}
+
+/** The operations that are executed, with those of nested transactions. */
+function* operationsOf({ operations }: Chosen): Generator<RequestOp, void, void> {
+  for (const operation of operations) {
+    if ("succeeded" in operation) yield* operationsOf(operation);
+    else yield operation;
   }
 }
 

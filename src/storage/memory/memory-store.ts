@@ -131,6 +131,11 @@ export class MemoryStore implements Store {
     return this.#historyId;
   }
 
+  /** Memory of the current objects, in bytes. */
+  get bytes(): number {
+    return this.#data.stateBytes;
+  }
+
   has(resource: string): boolean {
     return this.resources.has(resource);
   }

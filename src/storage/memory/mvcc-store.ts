@@ -38,6 +38,11 @@ export class MvccStore {
     this.#bounds = bounds;
   }
 
+  /** Memory of the current objects, in bytes. */
+  get stateBytes(): number {
+    return this.#stateBytes;
+  }
+
   /** Adds a current object that is on disk already. */
   load(object: StoredObject): void {
     this.keys.load(object);
