@@ -52,21 +52,21 @@ test("A backup is sent whole, and its copy is removed.", async () => {
 });
 
 test("While a backup is in progress, another one is refused; afterwards it is not.", async () => {
-  let finish = (): void => {};
+  const finishes: (() => void)[] = [];
   const { url, folder } = await serve(async (path) => {
-    await new Promise<void>((resolve) => {
-      finish = resolve;
-    });
+    await new Promise<void>((resolve) => finishes.push(resolve));
     writeFileSync(path, content);
   });
   const first = requested(url);
-  await expect.poll(async () => (await fetch(url)).status).toBe(409);
-  finish();
+  await expect.poll(() => finishes.length).toBe(1);
+  expect((await fetch(url)).status).toBe(409);
+  finishes[0]?.();
   expect((await buffer(await first)).length).toBe(content.length);
   await expect.poll(() => existsSync(join(folder, "backup"))).toBe(false);
   const again = requested(url);
-  await expect.poll(async () => (await fetch(url)).status).toBe(409);
-  finish();
+  await expect.poll(() => finishes.length).toBe(2);
+  expect((await fetch(url)).status).toBe(409);
+  finishes[1]?.();
   expect((await again).statusCode).toBe(200);
 });
 
