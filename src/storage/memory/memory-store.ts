@@ -27,6 +27,7 @@ import {
 } from "../transaction-checks.ts";
 import { Changes } from "./changes.ts";
 import type { Changed, Draft } from "./draft.ts";
+import { JournalReads } from "./journal-reads.ts";
 import { MemoryLeases } from "./leases.ts";
 import { defaultStateBytes } from "./memory-estimates.ts";
 import { MemoryWatch } from "./memory-watch.ts";
@@ -93,8 +94,6 @@ export class MemoryStore implements Store {
   readonly #watches: Watches;
   readonly #maxDeletedObjects: number;
   #journal: Journal | undefined;
-  /** The revision that a caller has compacted at. */
-  #compacted = 0;
   #isClosed = false;
 
   /** Throws INVALID_REQUEST for a bound that is not a positive integer. */
@@ -117,7 +116,7 @@ export class MemoryStore implements Store {
       resources: this.#resources,
       onKept: () => this.#watches.notifySoon(),
     });
-    this.#reads = new Reads(this.#data, () => this.oldest);
+    this.#reads = new Reads(this.#data);
   }
 
   /** Continues from what a journal has. Rejects as the journal does. */
@@ -130,6 +129,7 @@ export class MemoryStore implements Store {
     };
     await store.#changes.load(journal, failed, signal);
     store.#journal = journal;
+    store.#reads.past = new JournalReads(journal);
     return store;
   }
 
@@ -140,8 +140,7 @@ export class MemoryStore implements Store {
 
   /** The oldest revision that can be read at and watched from; 0 before the first compaction. */
   get oldest(): number {
-    if (this.#journal === undefined) return this.#data.log.oldest;
-    return Math.max(this.#journal.oldest, this.#compacted);
+    return this.#reads.oldest;
   }
 
   get historyId(): string {
@@ -189,7 +188,7 @@ export class MemoryStore implements Store {
     const oldest = request.returnPrevious === true ? executed.before : executed.revision;
     if (oldest < this.oldest) throw resultCompacted(executed.revision);
     const results = await resultsOf(request, executed, this.#resources, (key, at) =>
-      this.#reads.objectAt(key, at),
+      this.#reads.objectAt(key, at, request.signal),
     );
     return { ...all, succeeded: true, revision: executed.revision, results, compares: [] };
   }
@@ -211,10 +210,10 @@ export class MemoryStore implements Store {
     const { all, executed, deleted } = result;
     if (executed === undefined) return { ...all, revision, deleted };
     const { before } = executed;
-    if (before < this.oldest) throw resultCompacted(executed.revision);
     if (before === executed.revision) return { ...all, revision: before, deleted: 0 };
+    if (before < this.oldest) throw resultCompacted(executed.revision);
     const interval = keys.wholeInterval(request);
-    const counted = await this.#reads.count(interval, before, keys);
+    const counted = await this.#reads.count(interval, before, keys, request.signal);
     return { ...all, revision: executed.revision, deleted: counted };
   }
 
@@ -235,17 +234,19 @@ export class MemoryStore implements Store {
     return (await this.#execute(change, signal)).result;
   }
 
-  /** Resolves to what `read` returns of the state with all changes, once these are kept. */
+  /** Settles as `read` does with the state after all changes, once these are kept. */
   async settled<T>(read: () => T, signal?: AbortSignal): Promise<T> {
     for (;;) {
       this.enter(signal);
-      const result = read();
-      try {
-        await this.#changes.allKept(signal);
-        return result;
-      } catch {
-        // The changes were taken back, or the store has failed, or the signal is aborted.
-      }
+      const found = await Promise.allSettled([
+        (async () => read())(),
+        this.#changes.allKept(signal),
+      ]);
+      const [result, kept] = found;
+      // Otherwise the changes were taken back, or the store has failed, or the signal is aborted.
+      if (kept.status === "rejected") continue;
+      if (result.status === "rejected") throw result.reason;
+      return result.value;
     }
   }
 
@@ -263,7 +264,7 @@ export class MemoryStore implements Store {
   ): Promise<{ readonly revision: number; readonly object: StoredObject | undefined }> {
     this.enter(signal);
     const revision = this.resolve(at);
-    const object = await this.#reads.objectAt(key, revision);
+    const object = await this.#reads.objectAt(key, revision, signal);
     return { revision, object: object && keys.shown(object) };
   }
 
@@ -281,7 +282,7 @@ export class MemoryStore implements Store {
     signal?: AbortSignal,
   ): Promise<number> {
     this.enter(signal);
-    return this.#reads.count(interval, this.resolve({ match: "EXACT", revision }), keys);
+    return this.#reads.count(interval, this.resolve({ match: "EXACT", revision }), keys, signal);
   }
 
   /** One page of the history of a key, which is relative to `keys`. */
@@ -296,7 +297,8 @@ export class MemoryStore implements Store {
     keys: ResourceKeys = allKeys,
     onEnd: () => void = () => {},
   ): MemoryWatch {
-    const watch = new MemoryWatch(request, this.#data.log, keys, () => this.#watches.notifySoon());
+    const wake = (): void => this.#watches.notifySoon();
+    const watch = new MemoryWatch(request, this.#data.log, keys, this.#reads.past, wake);
     this.#watches.add(watch, onEnd);
     return watch;
   }
@@ -313,11 +315,9 @@ export class MemoryStore implements Store {
   async compact(revision: number, signal?: AbortSignal): Promise<void> {
     this.enter(signal);
     if (revision > this.revision) throw historyChanged(revision, this.revision);
+    if (revision <= this.oldest) return;
     this.#changes.keep([{ type: "compacted", revision }], {
-      kept: () => {
-        this.#compacted = Math.max(this.#compacted, revision);
-        this.#data.compact(revision);
-      },
+      kept: () => this.#reads.compact(revision),
       undo: () => {},
     });
     await this.#changes.allKept(signal);
