@@ -50,7 +50,7 @@ export class TxnRun {
   readonly #draft: Draft;
   readonly #leases: Leases;
   readonly #past: PastRanges;
-  /** The keys that were written. etcd lets one branch delete what one before has put; here a revision changes a key once. */
+  /** The keys that were written. A few transactions change a key twice in etcd; here no revision does. */
   readonly #written = new Set<string>();
   #seen = 0;
 
