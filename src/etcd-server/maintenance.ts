@@ -85,9 +85,9 @@ export class MaintenanceService {
     return this.#answer(bytesField(0x12, ...member, text(0x22, this.#clientUrl())));
   }
 
-  /** There are no users. */
+  /** There are no users. Their revision is that of an etcd without any. */
   async authStatus(): Promise<Buffer> {
-    return this.#answer();
+    return this.#answer(number(0x18, 1));
   }
 
   /** Clients with a user's name continue without a token then. */

@@ -144,6 +144,38 @@ export interface MadeCall {
 const call = (path: string, made: fc.Arbitrary<Made>): fc.Arbitrary<MadeCall> =>
   made.map((make) => ({ path: `/etcdserverpb.${path}`, make }));
 
+/** Calls that write, and calls that compact now and then. */
+export const anyWrite: fc.Arbitrary<MadeCall> = fc.oneof(
+  { weight: 10, arbitrary: call("KV/Put", put) },
+  { weight: 4, arbitrary: call("KV/DeleteRange", deleteRange) },
+  { weight: 4, arbitrary: call("KV/Txn", txn(1)) },
+  { weight: 1, arbitrary: call("KV/Compact", compaction) },
+);
+
+/** Requests to create a watch, with the id if it is chosen. */
+export const watchCreation: fc.Arbitrary<Made> = fc
+  .record({
+    key: maybeKey,
+    end,
+    start: fc.oneof(
+      { weight: 3, arbitrary: fc.constant(undefined) },
+      { weight: 4, arbitrary: fc.integer({ min: -15, max: 3 }).map((back) => ({ back })) },
+    ),
+    filters: fc.constantFrom(undefined, undefined, undefined, 0, 1),
+    previous: flag,
+    id: fc.constantFrom(undefined, undefined, undefined, 3, 7),
+    fragment: flag,
+  })
+  .map((each) => (newest) => {
+    const start = resolved(each.start, newest);
+    return encode({
+      1: encode({
+        ...{ 1: each.key, 2: each.end, 3: start === undefined ? undefined : Math.max(1, start) },
+        ...{ 5: each.filters, 6: each.previous, 7: each.id, 8: each.fragment },
+      }),
+    });
+  });
+
 /** Calls with one response that is the same of every store with the same past. */
 export const anyCall: fc.Arbitrary<MadeCall> = fc.oneof(
   { weight: 6, arbitrary: call("KV/Range", range) },

@@ -107,7 +107,8 @@ export class StoreWatch {
     const { withPrevious } = this.request;
     const stream = store.watch({
       scope: this.#keys,
-      afterRevision: Math.min(Math.max(0, afterRevision), revision),
+      // Nothing was written at the first revision.
+      afterRevision: Math.min(Math.max(1, afterRevision), revision),
       withPrevious,
     });
     stream.onReadable(this.#onReadable);
