@@ -1,7 +1,7 @@
 import { afterAll } from "vitest";
+import { startEtcd } from "../etcd/etcd.ts";
 import { startEmbedded, untilReady } from "../etcd-api/front.ts";
 import { RawGrpc, type RawResponse, statusOf } from "../etcd-api/raw-grpc.ts";
-import { startEtcd } from "../etcd/etcd.ts";
 import { encode, Message } from "../foreign/protobuf.ts";
 import { serveStore } from "./served-store.ts";
 

@@ -104,16 +104,17 @@ async function compareWatches(its: RawGrpc, own: RawGrpc, steps: readonly Step[]
   }
 }
 
-describe.each([
-  ["The embedded store", stores.served],
-])("%s sends the watches of one stream what a real etcd sends", (_name, newOwn) => {
-  test("with random writes, creations and cancellations", async () => {
-    const [its, own] = await Promise.all([stores.etcd(), newOwn()]);
-    await fc.assert(
-      fc.asyncProperty(fc.array(step, { minLength: 5, maxLength: 25, size: "max" }), (steps) =>
-        compareWatches(its, own, steps),
-      ),
-      { numRuns: runs(120), endOnFailure: true },
-    );
-  });
-});
+describe.each([["The embedded store", stores.served]])(
+  "%s sends the watches of one stream what a real etcd sends",
+  (_name, newOwn) => {
+    test("with random writes, creations and cancellations", async () => {
+      const [its, own] = await Promise.all([stores.etcd(), newOwn()]);
+      await fc.assert(
+        fc.asyncProperty(fc.array(step, { minLength: 5, maxLength: 25, size: "max" }), (steps) =>
+          compareWatches(its, own, steps),
+        ),
+        { numRuns: runs(120), endOnFailure: true },
+      );
+    });
+  },
+);

@@ -1,7 +1,13 @@
 import { isEndless } from "../../etcd/client/key-range.ts";
 import { keyText } from "../../model/key-bytes.ts";
-import { etcdErrors } from "../errors.ts";
-import type { DeleteRangeRequest, PutRequest, RangeRequest, RequestOp, TxnRequest } from "../requests.ts";
+import { etcdErrors } from "../protocol/errors.ts";
+import type {
+  DeleteRangeRequest,
+  PutRequest,
+  RangeRequest,
+  RequestOp,
+  TxnRequest,
+} from "../protocol/requests.ts";
 import { hasKey, type Keys, keysOf } from "./key-interval.ts";
 
 /*

@@ -1,11 +1,10 @@
-import { numberField } from "../../etcd/wire/messages.ts";
-import { bytesField } from "../../etcd/wire/messages.ts";
+import { bytesField, numberField } from "../../etcd/wire/messages.ts";
 import { headerTag } from "../../etcd/wire/response-header.ts";
 import { keyText } from "../../model/key-bytes.ts";
 import type { StoredObject } from "../../model/object.ts";
 import type { Draft } from "../../storage/memory/draft.ts";
-import { etcdErrors } from "../errors.ts";
-import { flag, keyValue, none, number } from "../fields.ts";
+import { etcdErrors } from "../protocol/errors.ts";
+import { flag, keyValue, none, number } from "../protocol/fields.ts";
 import {
   type Compare,
   type DeleteRangeRequest,
@@ -14,7 +13,7 @@ import {
   type RangeRequest,
   type RequestOp,
   type TxnRequest,
-} from "../requests.ts";
+} from "../protocol/requests.ts";
 import { compareHolds } from "./compare.ts";
 import { keysOf, objectsOf } from "./key-interval.ts";
 import { encodeSelected, RangeSelection, type Selected } from "./range-selection.ts";
