@@ -68,8 +68,8 @@ export interface Config {
 export interface DataConfig {
   /** Undefined: in memory, and lost when the process ends; the other members have no meaning then. */
   readonly path: string | undefined;
-  /** Whether a write is acknowledged only when it would survive a loss of power. */
-  readonly isSynced: boolean;
+  /** What an acknowledged write survives: a loss of power, or only the end of the process. */
+  readonly sync: "full" | "off";
   /** Age, in milliseconds, and size up to which old revisions are kept. */
   readonly historyMs: number;
   readonly historyBytes: number;

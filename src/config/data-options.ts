@@ -7,6 +7,9 @@ import { choice, text } from "./value-types.ts";
 /** Value of --data of a store that keeps nothing. */
 const inMemory = ":memory:";
 
+/** Minimum size of the file, in bytes: its tables and indexes need some of it. */
+const leastBytes = 2 ** 20;
+
 /** The options of the embedded store. */
 export const dataOptions = {
   data: {
@@ -23,7 +26,7 @@ export const dataOptions = {
   },
   "data-history": {
     ...durationOption("1s"),
-    help: "Age up to which the file keeps old revisions, which watches resume from and EXACT reads.",
+    help: "How long the file keeps old revisions, which watches resume from and EXACT reads. The time between two processes does not count.",
     default: "24h",
   },
   "data-history-bytes": {
@@ -33,7 +36,7 @@ export const dataOptions = {
   },
   "data-bytes": {
     ...sizeOption,
-    help: "Maximum size of the file. Writes that need more end with STORAGE_FULL.",
+    help: "Maximum size of the file. Writes that need more end with STORAGE_FULL, once the history has been removed for them.",
     default: "8GiB",
   },
 } as const satisfies Readonly<Record<string, OptionDefinition>>;
@@ -49,6 +52,9 @@ export function dataConfig(values: OptionValues, checks: Checks): DataConfig | u
     return undefined;
   }
   const maxBytes = values["data-bytes"];
+  if (maxBytes < leastBytes) {
+    checks.refuse("data-bytes", `${maxBytes} bytes are too few. Give at least 1MiB.`);
+  }
   const historyBytes = values["data-history-bytes"] ?? Math.ceil(maxBytes / 4);
   if (historyBytes > maxBytes) {
     const problem = `${historyBytes} bytes are more than --data-bytes, which is ${maxBytes}.`;
@@ -61,7 +67,7 @@ export function dataConfig(values: OptionValues, checks: Checks): DataConfig | u
   }
   return {
     ...{ path, historyBytes, maxBytes },
-    isSynced: values["data-sync"] === "full",
+    sync: values["data-sync"],
     historyMs: values["data-history"],
   };
 }

@@ -80,7 +80,7 @@ test("without any source the embedded store serves one resource with all keys", 
     etcd: undefined,
     data: {
       path: "watch-fanout.data/store.db",
-      isSynced: true,
+      sync: "full",
       historyMs: 24 * 3_600_000,
       historyBytes: 2 * 2 ** 30,
       maxBytes: 8 * 2 ** 30,
@@ -189,7 +189,7 @@ const cases: readonly [
     [{ addresses: ["root-0:50051", "[::1]:7"], tls: undefined, tokenFile: undefined }, []],
   ],
   ["data", "a.db", {}, ({ data }) => data?.path, "a.db"],
-  ["data-sync", "off", {}, ({ data }) => data?.isSynced, false],
+  ["data-sync", "off", {}, ({ data }) => data?.sync, "off"],
   ["data-history", "1h", {}, ({ data }) => data?.historyMs, 3_600_000],
   ["data-history-bytes", "1MiB", {}, ({ data }) => data?.historyBytes, 2 ** 20],
   [

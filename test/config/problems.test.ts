@@ -499,6 +499,10 @@ describe("options that need or exclude one another are reported", () => {
       "--data-sync: has no effect with --data :memory:. Give a file, or leave it out.",
     ],
     [
+      { flags: ["--data-bytes", "1KiB"] },
+      "--data-bytes: 1024 bytes are too few. Give at least 1MiB.",
+    ],
+    [
       { flags: ["--data-history-bytes", "2MiB", "--data-bytes", "1MiB"] },
       "--data-history-bytes: 2097152 bytes are more than --data-bytes, which is 1048576.",
     ],
