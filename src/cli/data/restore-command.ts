@@ -1,3 +1,5 @@
+import { mkdir } from "node:fs/promises";
+import { dirname } from "node:path";
 import type { Command } from "commander";
 import { type CommandIo, processIo, reportFailure, say } from "../output/command-io.ts";
 
@@ -16,6 +18,7 @@ export function addRestoreCommand(program: Command, io: CommandIo = processIo): 
     try {
       // Imported here: other commands start faster without it.
       const { restoreBackup } = await import("../../storage/journal/sqlite-journal.ts");
+      await mkdir(dirname(data), { recursive: true, mode: 0o700 });
       await restoreBackup(backup, data, ending.signal);
       say(io, `Made ${data}.`);
     } catch (error) {
