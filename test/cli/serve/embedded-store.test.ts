@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { type Client, connect } from "../../../src/client/client.ts";
+import { run } from "../client/client-terminal.ts";
 import { CommandProcess, startServe, untilStatus } from "./serve-process.ts";
 
 /** The path of a data file that does not exist yet, in a folder of its own that does not either. */
@@ -16,11 +17,6 @@ function clientOf(address: string): Client {
   const client = connect({ address });
   onTestFinished(() => client.close());
   return client;
-}
-
-async function command(...args: readonly string[]) {
-  await using process = new CommandProcess(args);
-  return await process.exit;
 }
 
 test("What was put is there after a kill, with its revisions, and a watch of the client continues.", async () => {
@@ -68,9 +64,17 @@ test("The data are readable by their owner only, and a second process is refused
   for (const name of readdirSync(folder)) {
     expect(statSync(join(folder, name)).mode & 0o777).toBe(0o600);
   }
-  const second = await command(
-    ...["serve", "--data", data, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"],
-  );
+  const free = "127.0.0.1:0";
+  await using other = new CommandProcess([
+    "serve",
+    "--data",
+    data,
+    "--listen",
+    free,
+    "--admin",
+    free,
+  ]);
+  const second = await other.exit;
   expect(second.code).toBe(1);
   expect(second.stderr).toBe(
     `error: --data: The data file ${data} is in use by process ${process.pid}. End that process first, or name another ` +
@@ -88,17 +92,17 @@ test("Backups are copies at one revision, which `restore` makes a store of, with
   const folder = join(data, "..");
   const copy = join(folder, "copy.db");
   const backup = ["backup", copy, "--url", served.admin];
-  expect(await command(...backup)).toMatchObject({ code: 0, stdout: "" });
+  expect(await run(backup)).toMatchObject({ code: 0, stdout: "" });
   expect(statSync(copy).mode & 0o777).toBe(0o600);
-  expect((await command(...backup)).stderr).toBe(
+  expect((await run(backup)).stderr).toBe(
     `watch-fanout: ${copy} exists already, and is left as it is. Name another file.\n`,
   );
   await client.put("default", "b", Buffer.from("later"));
 
   const restored = join(folder, "restored", "store.db");
   const restore = ["restore", copy, "--data", restored];
-  expect(await command(...restore)).toMatchObject({ code: 0 });
-  const second = await command(...restore);
+  expect(await run(restore)).toMatchObject({ code: 0 });
+  const second = await run(restore);
   expect(second.code).toBe(1);
   expect(second.stderr).toContain(restored);
   const again = await startServe(["--data", restored]);
@@ -121,12 +125,12 @@ test("A backup needs a token where clients need a credential, and a file.", asyn
   const limited = await startServe(["--data", data, "--policy", policy]);
   await using _limited = limited.process;
   const copy = join(folder, "copy.db");
-  const denied = await command("backup", copy, "--url", limited.admin);
+  const denied = await run(["backup", copy, "--url", limited.admin]);
   expect(denied).toMatchObject({ code: 6 });
   expect(denied.stderr).toContain("Set --admin-token-file: a backup has all data");
   const inMemory = await startServe(["--data", ":memory:"]);
   await using _inMemory = inMemory.process;
-  const absent = await command("backup", copy, "--url", inMemory.admin);
+  const absent = await run(["backup", copy, "--url", inMemory.admin]);
   expect(absent).toMatchObject({ code: 2 });
   expect(absent.stderr).toContain("has no file of an embedded store to copy");
 });
