@@ -26,7 +26,7 @@ function fails(): never {
   throw new Error("The store has failed.");
 }
 
-test("While the embedded store is loading, the process is not ready and says so; then its file is in the status", async () => {
+test("While the embedded store is loading, that is why the process is not ready; then its file is in the status", async () => {
   const main = processWith(join(folder(), "store.db"));
   const opening = main.openStore(fails);
   expect(main.readiness()).toContainEqual({
