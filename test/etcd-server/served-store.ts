@@ -6,6 +6,7 @@ import { pino } from "pino";
 import { afterAll } from "vitest";
 import { systemClock } from "../../src/base/clock.ts";
 import { EtcdServer } from "../../src/etcd-server/etcd-server.ts";
+import { ServedStore } from "../../src/etcd-server/protocol/served-store.ts";
 import { MemoryStore, type MemoryStoreOptions } from "../../src/storage/memory/memory-store.ts";
 import { RawGrpc } from "../etcd-api/raw-grpc.ts";
 
@@ -24,7 +25,7 @@ export async function serveStore(
   const path = join(folder, "etcd.sock");
   const store = new MemoryStore({ clock: systemClock, ...options });
   const server = new EtcdServer({
-    ...{ store, progressIntervalMs, logger: pino({ level: "silent" }) },
+    ...{ served: new ServedStore(store), progressIntervalMs, logger: pino({ level: "silent" }) },
     historyKey: Buffer.from("/watchfanout/history"),
     clientUrl: () => "http://127.0.0.1:2379",
   });
