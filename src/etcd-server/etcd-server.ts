@@ -4,7 +4,10 @@ import {
   type handleUnaryCall,
   Server,
   ServerCredentials,
+  ServerInterceptingCall,
+  type ServerInterceptor,
   type ServerDuplexStream,
+  status,
 } from "@grpc/grpc-js";
 import type { Logger } from "pino";
 import { hasReason, messageOf } from "../base/errors.ts";
@@ -46,6 +49,7 @@ export class EtcdServer {
     "grpc.max_receive_message_length": maxMessageBytes,
     "grpc.max_send_message_length": -1,
     "grpc.max_concurrent_streams": maxStreams,
+    interceptors: [withoutText],
   });
   readonly #watches = new Set<WatchCall>();
   readonly #maintenance: MaintenanceService;
@@ -168,6 +172,12 @@ export class EtcdServer {
     return asStatus(error);
   }
 }
+
+/** A success has no text, as from etcd. */
+const withoutText: ServerInterceptor = (_method, call) =>
+  new ServerInterceptingCall(call, {
+    sendStatus: (sent, next) => next(sent.code === status.OK ? { ...sent, details: "" } : sent),
+  });
 
 /** Whatever the method's kind, its client gets the status. */
 function refusing(path: string): handleServerStreamingCall<Buffer, Buffer> {
