@@ -14,6 +14,8 @@ import { RawGrpc } from "../etcd-api/raw-grpc.ts";
 export interface Served {
   readonly store: MemoryStore;
   readonly client: RawGrpc;
+  /** Another client, on a connection of its own. */
+  connect(): RawGrpc;
   close(): Promise<void>;
 }
 
@@ -30,14 +32,19 @@ export async function serveStore(
     clientUrl: () => "http://127.0.0.1:2379",
   });
   await server.listen(path);
-  const client = new RawGrpc("http://localhost", undefined, {
-    createConnection: () => connect(path),
-  });
+  const clients: RawGrpc[] = [];
+  const newClient = (): RawGrpc => {
+    const createConnection = () => connect(path);
+    const client = new RawGrpc("http://localhost", undefined, { createConnection });
+    clients.push(client);
+    return client;
+  };
   return {
     store,
-    client,
+    client: newClient(),
+    connect: newClient,
     close: async () => {
-      client.close();
+      for (const client of clients) client.close();
       server.close();
       await store.close();
       rmSync(folder, { recursive: true, force: true });
