@@ -4,21 +4,23 @@ import {
   type handleUnaryCall,
   Server,
   ServerCredentials,
+  ServerInterceptingCall,
+  type ServerInterceptor,
   type ServerDuplexStream,
+  status,
 } from "@grpc/grpc-js";
 import type { Logger } from "pino";
 import { hasReason, messageOf } from "../base/errors.ts";
 import { etcdMethods } from "../etcd/wire/methods.ts";
-import type { MemoryStore } from "../storage/memory/memory-store.ts";
 import { KvService } from "./kv/kv-service.ts";
 import { LeaseService } from "./lease-service.ts";
 import { MaintenanceService, unimplementedMethod } from "./maintenance.ts";
 import { asStatus, etcdErrors, type StatusError, toEtcdError } from "./protocol/errors.ts";
-import { ServedStore } from "./protocol/served-store.ts";
+import type { ServedStore } from "./protocol/served-store.ts";
 import { WatchCall } from "./watch/watch-call.ts";
 
 export interface EtcdServerOptions {
-  readonly store: MemoryStore;
+  readonly served: ServedStore;
   /** The key by which relays learn the id of the history. It can be read, but is in no range. */
   readonly historyKey: Buffer;
   /** Where clients reach the service, for MemberList. */
@@ -43,20 +45,19 @@ type Unary = (message: Buffer, signal: AbortSignal) => Promise<Buffer>;
  */
 export class EtcdServer {
   readonly #options: EtcdServerOptions;
-  readonly #served: ServedStore;
   readonly #server = new Server({
     "grpc.max_receive_message_length": maxMessageBytes,
     "grpc.max_send_message_length": -1,
     "grpc.max_concurrent_streams": maxStreams,
+    interceptors: [withoutText],
   });
   readonly #watches = new Set<WatchCall>();
   readonly #maintenance: MaintenanceService;
 
   constructor(options: EtcdServerOptions) {
-    const { store, clientUrl } = options;
+    const { served, clientUrl } = options;
     this.#options = options;
-    this.#served = new ServedStore(store);
-    this.#maintenance = new MaintenanceService(this.#served, clientUrl);
+    this.#maintenance = new MaintenanceService(served, clientUrl);
     this.#register();
   }
 
@@ -77,10 +78,8 @@ export class EtcdServer {
   }
 
   #register(): void {
-    const [kv, lease] = [
-      new KvService(this.#served, this.#options.historyKey),
-      new LeaseService(this.#served),
-    ];
+    const { served, historyKey } = this.#options;
+    const [kv, lease] = [new KvService(served, historyKey), new LeaseService(served)];
     const maintenance = this.#maintenance;
     const unary: Readonly<Record<string, Unary>> = {
       "/etcdserverpb.KV/Range": (message, signal) => kv.range(message, signal),
@@ -140,7 +139,7 @@ export class EtcdServer {
 
   readonly #watch = (call: ServerDuplexStream<Buffer, Buffer>): void => {
     const watch = new WatchCall(call, {
-      served: this.#served,
+      served: this.#options.served,
       progressIntervalMs: this.#options.progressIntervalMs,
       onEnd: () => this.#watches.delete(watch),
     });
@@ -173,6 +172,12 @@ export class EtcdServer {
     return asStatus(error);
   }
 }
+
+/** A success has no text, as from etcd. */
+const withoutText: ServerInterceptor = (_method, call) =>
+  new ServerInterceptingCall(call, {
+    sendStatus: (sent, next) => next(sent.code === status.OK ? { ...sent, details: "" } : sent),
+  });
 
 /** Whatever the method's kind, its client gets the status. */
 function refusing(path: string): handleServerStreamingCall<Buffer, Buffer> {

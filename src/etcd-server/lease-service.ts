@@ -1,7 +1,8 @@
+import { status } from "@grpc/grpc-js";
 import { hasReason } from "../base/errors.ts";
 import { bytesField } from "../etcd/wire/messages.ts";
 import { keyBytes } from "../model/key-bytes.ts";
-import { etcdErrors } from "./protocol/errors.ts";
+import { EtcdError, etcdErrors } from "./protocol/errors.ts";
 import { number } from "./protocol/fields.ts";
 import { decode, leaseId } from "./protocol/requests.ts";
 import type { ServedStore } from "./protocol/served-store.ts";
@@ -9,6 +10,9 @@ import type { ServedStore } from "./protocol/served-store.ts";
 /** etcd's bounds of a time to live, in seconds: the shortest with its default election timeout, and the longest. */
 const minTtl = 2;
 const maxTtl = 9_000_000_000;
+
+/** The highest id of a lease. */
+const maxId = 2n ** 63n - 1n;
 
 /** etcd's Lease service, as `KvService`. */
 export class LeaseService {
@@ -24,10 +28,13 @@ export class LeaseService {
     if (asked > maxTtl) throw etcdErrors.leaseTooLong();
     const ttl = Math.max(asked, minTtl);
     const id = request.ID === "0" ? undefined : leaseId(request.ID);
-    const { leases } = this.#served.store;
-    if (id !== undefined && leases.has(id)) throw etcdErrors.leaseExists();
-    const { lease } = await leases.grant(ttl, undefined, id);
-    return this.#answer(number(0x10, lease), number(0x18, ttl));
+    if (id !== undefined && id > maxId) throw negativeLease(request.ID);
+    try {
+      const { lease } = await this.#served.store.leases.grant(ttl, undefined, id);
+      return this.#answer(number(0x10, lease), number(0x18, ttl));
+    } catch (error) {
+      throw hasReason(error, "INVALID_REQUEST") ? etcdErrors.leaseExists() : error;
+    }
   }
 
   async revoke(message: Buffer): Promise<Buffer> {
@@ -70,4 +77,9 @@ export class LeaseService {
   #answer(...fields: readonly Buffer[]): Buffer {
     return Buffer.concat([this.#served.header(), ...fields]);
   }
+}
+
+function negativeLease(id: string): EtcdError {
+  const details = `The embedded store has no lease with the id ${id}, as it is negative: choose another one.`;
+  return new EtcdError(status.INVALID_ARGUMENT, details);
 }

@@ -75,9 +75,10 @@ export class MaintenanceService {
   async hashKv(message: Buffer): Promise<Buffer> {
     const asked = Number(decode.hashKv(message).revision);
     const revision = asked > 0 ? asked : this.#served.revision;
+    if (revision < this.#served.compacted) throw etcdErrors.compacted();
     const hash = await this.#hashAt(revision);
-    const { oldest } = this.#served;
-    return this.#answer(number(0x10, hash), number(0x18, oldest), number(0x20, revision));
+    const { compacted } = this.#served;
+    return this.#answer(number(0x10, hash), number(0x18, compacted), number(0x20, revision));
   }
 
   async memberList(): Promise<Buffer> {

@@ -6,6 +6,7 @@ import { pino } from "pino";
 import { afterAll } from "vitest";
 import { systemClock } from "../../src/base/clock.ts";
 import { EtcdServer } from "../../src/etcd-server/etcd-server.ts";
+import { ServedStore } from "../../src/etcd-server/protocol/served-store.ts";
 import { MemoryStore, type MemoryStoreOptions } from "../../src/storage/memory/memory-store.ts";
 import { RawGrpc } from "../etcd-api/raw-grpc.ts";
 
@@ -13,6 +14,8 @@ import { RawGrpc } from "../etcd-api/raw-grpc.ts";
 export interface Served {
   readonly store: MemoryStore;
   readonly client: RawGrpc;
+  /** Another client, on a connection of its own. */
+  connect(): RawGrpc;
   close(): Promise<void>;
 }
 
@@ -24,19 +27,24 @@ export async function serveStore(
   const path = join(folder, "etcd.sock");
   const store = new MemoryStore({ clock: systemClock, ...options });
   const server = new EtcdServer({
-    ...{ store, progressIntervalMs, logger: pino({ level: "silent" }) },
+    ...{ served: new ServedStore(store), progressIntervalMs, logger: pino({ level: "silent" }) },
     historyKey: Buffer.from("/watchfanout/history"),
     clientUrl: () => "http://127.0.0.1:2379",
   });
   await server.listen(path);
-  const client = new RawGrpc("http://localhost", undefined, {
-    createConnection: () => connect(path),
-  });
+  const clients: RawGrpc[] = [];
+  const newClient = (): RawGrpc => {
+    const createConnection = () => connect(path);
+    const client = new RawGrpc("http://localhost", undefined, { createConnection });
+    clients.push(client);
+    return client;
+  };
   return {
     store,
-    client,
+    client: newClient(),
+    connect: newClient,
     close: async () => {
-      client.close();
+      for (const client of clients) client.close();
       server.close();
       await store.close();
       rmSync(folder, { recursive: true, force: true });

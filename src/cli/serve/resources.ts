@@ -13,6 +13,7 @@ import type { EtcdClient } from "../../etcd/client/etcd-client.ts";
 import { OwnKeys } from "../../etcd/client/own-keys.ts";
 import { Namespace } from "../../etcd/wire/namespace.ts";
 import type { CachedResource } from "../../etcd-api/cached/cached-resources.ts";
+import { ServedStore } from "../../etcd-server/protocol/served-store.ts";
 import type { EtcdKeys } from "../../server/calls/service-options.ts";
 import type { ServedResource } from "../../server/server.ts";
 import { UncachedResource } from "../../server/services/uncached-resource.ts";
@@ -63,6 +64,8 @@ export class ProcessResources {
   /** What the resources share: transactions over them, and leases. */
   readonly store: Store;
   readonly #memory: MemoryStore | undefined;
+  /** The embedded store, for etcd's API. Undefined: the resources are those of etcd, or of an upstream. */
+  readonly embedded: ServedStore | undefined;
   readonly #closing: (() => Promise<void>)[] = [];
 
   /** Starts no cache, and sends nothing to etcd or to the upstream of a relay. */
@@ -82,6 +85,7 @@ export class ProcessResources {
       if (deps.embedded === undefined) throw new Error("The embedded store is not open.");
       this.#memory = deps.embedded;
       this.store = this.#memory;
+      this.embedded = new ServedStore(this.#memory);
     }
     this.#closing.push(() => this.store.close());
     const backfillQueue = new BackfillQueue();
@@ -95,17 +99,12 @@ export class ProcessResources {
     return this.#etcd;
   }
 
-  /** The embedded store. Undefined: the resources are those of etcd, or of an upstream. */
-  get embedded(): MemoryStore | undefined {
-    return this.#memory;
-  }
-
   /** What the etcd API serves from the caches. */
   cachedResources(): CachedResource[] {
     const isNamespaced = this.#config.etcdApi?.namespace !== undefined;
     const innerKey = this.#inNamespace(this.#historyKey);
     const own = innerKey && new OwnKeys(innerKey);
-    const embedded = this.#memory && confirmedBy(this.#memory);
+    const embedded = this.embedded && confirmedBy(this.embedded);
     return this.#config.resources.flatMap(({ name, prefix }) => {
       const [cacher, storage] = [this.caches.get(name), this.ofEtcd.get(name) ?? embedded];
       const inner = this.#inNamespace(Buffer.from(prefix));
@@ -214,12 +213,12 @@ export class ProcessResources {
 }
 
 /** What the etcd API asks of the embedded store before a cache answers in its place. */
-function confirmedBy(store: MemoryStore): CachedResource["storage"] {
-  const isAvailable = (revision: number): boolean => revision >= store.oldest;
+function confirmedBy(served: ServedStore): CachedResource["storage"] {
+  const isAvailable = (revision: number): boolean => revision >= served.compacted;
   return {
-    get: ({ key, at }) => store.get(key, at),
+    get: ({ key, at }) => served.store.get(key, at),
     isAvailable: async (revision) => isAvailable(revision),
-    currentRevisionWith: async (revision) => (isAvailable(revision) ? store.revision : undefined),
+    currentRevisionWith: async (revision) => (isAvailable(revision) ? served.revision : undefined),
   };
 }
 

@@ -374,15 +374,15 @@ export class ServiceProcess {
   }
 
   /** Serves etcd's API over the embedded store, for that of clients. */
-  async #serveEmbedded({ embedded: store }: ProcessResources): Promise<void> {
+  async #serveEmbedded({ embedded: served }: ProcessResources): Promise<void> {
     const { etcdApi } = this.#config;
     const embedded = this.#embedded;
-    if (embedded === undefined || store === undefined || etcdApi === undefined) return;
+    if (embedded === undefined || served === undefined || etcdApi === undefined) return;
     const { next, progressIntervalMs } = etcdApi;
     const historyKey = Buffer.from(next.historyKey);
     const { logger } = this.context;
     const clientUrl = (): string => this.#clientUrl();
-    await embedded.serve({ store, historyKey, clientUrl, progressIntervalMs, logger });
+    await embedded.serve({ served, historyKey, clientUrl, progressIntervalMs, logger });
     // Before the store.
     this.onStop(async () => embedded.close());
   }

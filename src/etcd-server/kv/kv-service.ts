@@ -91,11 +91,11 @@ export class KvService {
 
   async compact(message: Buffer): Promise<Buffer> {
     const revision = Number(decode.compact(message).revision);
-    const { store } = this.#served;
-    if (revision <= store.oldest) throw etcdErrors.compacted();
-    if (revision > store.revision) throw etcdErrors.futureRevision();
-    await store.compact(revision);
-    return this.#served.header();
+    const served = this.#served;
+    if (revision <= served.compacted) throw etcdErrors.compacted();
+    if (revision > served.revision) throw etcdErrors.futureRevision();
+    await served.compact(revision);
+    return served.header();
   }
 
   async #write(
@@ -132,6 +132,7 @@ export class KvService {
 
   async #select(request: RangeRequest, held: Held, signal: AbortSignal): Promise<Selected> {
     const revision = Number(request.revision);
+    if (revision > 0 && revision < this.#served.compacted) throw etcdErrors.compacted();
     for (let attempt = 1; ; attempt++) {
       const at = { match: revision > 0 ? "EXACT" : "LINEARIZABLE", revision } as const;
       try {

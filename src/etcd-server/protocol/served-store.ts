@@ -9,6 +9,7 @@ export const raftTerm = 1;
 /** The embedded store, as the services of etcd's API see it. */
 export class ServedStore {
   readonly store: MemoryStore;
+  #compacted = 0;
   #historyId = "";
   #clusterId = 0n;
   #memberId = 0n;
@@ -26,9 +27,18 @@ export class ServedStore {
     return this.store.revision;
   }
 
-  /** The oldest revision whose state can be read; 0 before the first compaction. */
-  get oldest(): number {
-    return this.store.oldest;
+  /** The revision of the last compaction, the oldest whose state can be read; 0 before the first. */
+  get compacted(): number {
+    return Math.max(this.#compacted, this.store.oldest);
+  }
+
+  /**
+   * Compacts at a revision above `compacted` that is not a future one. The store keeps one revision more than etcd's clients can
+   * read, as they may watch from the revision of the compaction.
+   */
+  async compact(revision: number): Promise<void> {
+    if (revision - 1 > this.store.oldest) await this.store.compact(revision - 1);
+    this.#compacted = Math.max(this.#compacted, revision);
   }
 
   get memberId(): bigint {

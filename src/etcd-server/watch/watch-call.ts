@@ -18,6 +18,9 @@ import { StoreWatch } from "./store-watch.ts";
 /** Maximum number of watches of a stream. */
 const maxWatches = 20_000;
 
+/** Maximum number of ids of watches that a compaction has ended; the oldest are free beyond. */
+const maxCompacted = 1_000;
+
 /** Size of what the transport has not accepted above which nothing more is sent, in bytes. */
 const maxUnsentBytes = 256 * 1024;
 
@@ -43,6 +46,8 @@ export class WatchCall {
   readonly #options: WatchCallOptions;
   readonly #served: ServedStore;
   readonly #watches = new Map<bigint, StoreWatch>();
+  /** The ids of watches that a compaction has ended. As in etcd they are in use until they are cancelled. */
+  readonly #compacted = new Set<bigint>();
   readonly #answers = new Fifo<Buffer>();
   readonly #ready = new Fifo<StoreWatch>();
   #nextId = 0n;
@@ -123,7 +128,7 @@ export class WatchCall {
     const watch = new StoreWatch(id, request, keys, this.#served, (each) => this.#onReadable(each));
     this.#watches.set(id, watch);
     this.#answer({ watchId: id, created: true });
-    watch.start();
+    if (watch.compactedAt !== undefined) this.#onReadable(watch);
     if (this.#awaited > 0) this.#await(watch);
     if (request.progressNotify) this.#nextRound ??= this.#planRound();
   }
@@ -133,22 +138,25 @@ export class WatchCall {
     if (request.startRevision < 0) return compacted;
     if (isEmptyRange) return emptyRange;
     if (this.#watches.size >= maxWatches) return tooMany;
-    return this.#watches.has(request.watchId) && request.watchId !== 0n
-      ? duplicateWatch
-      : undefined;
+    const { watchId } = request;
+    return watchId !== 0n && this.#isTaken(watchId) ? duplicateWatch : undefined;
+  }
+
+  #isTaken(id: bigint): boolean {
+    return this.#watches.has(id) || this.#compacted.has(id);
   }
 
   /** The id of the next watch whose client does not choose one. */
   #freeId(): bigint {
-    while (this.#watches.has(this.#nextId)) this.#nextId++;
+    while (this.#isTaken(this.#nextId)) this.#nextId++;
     return this.#nextId++;
   }
 
   /** Cancels a watch. An unknown id has no answer. */
   #cancel(id: bigint): void {
     const watch = this.#watches.get(id);
-    if (watch === undefined) return;
-    this.#forget(watch);
+    if (watch !== undefined) this.#forget(watch);
+    else if (!this.#compacted.delete(id)) return;
     this.#answer({ watchId: id, canceled: true });
   }
 
@@ -269,8 +277,18 @@ export class WatchCall {
     if (failure !== undefined) this.end(toEtcdError(failure));
     if (compactedAt === undefined) return;
     this.#forget(watch);
+    this.#keepCompacted(watch.id);
     // As from etcd, the header has no revision.
     this.#answer({ watchId: watch.id, canceled: true, compactRevision: compactedAt }, 0);
+  }
+
+  #keepCompacted(id: bigint): void {
+    this.#compacted.add(id);
+    if (this.#compacted.size <= maxCompacted) return;
+    for (const oldest of this.#compacted) {
+      this.#compacted.delete(oldest);
+      return;
+    }
   }
 
   #send(message: Buffer): void {
