@@ -164,3 +164,16 @@ test("When a commit fails so that it is not known what is kept, the process ends
   // The one without an answer may be there, too.
   expect(keys.length - acknowledged).toBeOneOf([0, 1]);
 });
+
+test("With workers the main process has the file.", async () => {
+  const data = dataFile();
+  const args = ["--data", data, "--workers", "2"];
+  const first = await startServe(args);
+  await clientOf(first.grpc).put("default", "a", Buffer.from("hello"));
+  await first.process[Symbol.asyncDispose]();
+  const again = await startServe(args);
+  await using _again = again.process;
+  await untilStatus(`${again.admin}/readyz`, 200);
+  const { items } = await clientOf(again.grpc).page("default");
+  expect(items.map(({ key, modRevision }) => [key, modRevision])).toEqual([["a", 2]]);
+});
