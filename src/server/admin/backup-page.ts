@@ -27,6 +27,8 @@ interface BackupPageOptions {
  * client does not hold up the store. One at a time: a second request gets 409.
  */
 export class BackupPage implements AdminPages {
+  /** Tokens of the admin port are also those of monitoring, which must not get all data. */
+  readonly group = "backup";
   readonly #options: BackupPageOptions;
   /** Ends the backup in progress; undefined: no backup is in progress. */
   #running: AbortController | undefined;

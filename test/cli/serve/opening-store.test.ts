@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { pino } from "pino";
 import { expect, onTestFinished, test } from "vitest";
 import { systemClock } from "../../../src/base/clock.ts";
+import { backupRefusal } from "../../../src/cli/serve/main-process.ts";
 import { ServiceProcess } from "../../../src/cli/serve/service-process.ts";
 import { StartError } from "../../../src/cli/serve/start-error.ts";
 import { load } from "../../config/sources.ts";
@@ -36,6 +37,23 @@ test("While the embedded store is loading, that is why the process is not ready;
   expect(main.dataFile).toBeUndefined();
   await opening;
   expect(main.dataFile).toMatchObject({ revision: 1, oldestRevision: 1, commits: 0 });
+});
+
+test.each<[readonly string[], boolean]>([
+  [[], true],
+  [["--listen", "0.0.0.0:1", "--admin", "0.0.0.0:2", "--insecure", "on"], true],
+  [["--listen", "0.0.0.0:1", "--admin", "127.0.0.1:2", "--insecure", "on"], true],
+  // More callers reach the admin port than the data.
+  [["--admin", "0.0.0.0:2", "--insecure", "on"], false],
+  [["--listen", "unix:/run/wf.sock"], false],
+  [["--listen", "unix:/run/wf.sock", "--admin-token-file", "tokens"], true],
+  [["--token-file", "tokens"], false],
+  [["--token-file", "tokens", "--admin-token-file", "tokens"], true],
+  [["--policy", "policy"], false],
+])("With %j the admin port gives backups: %s", (flags, isGiven) => {
+  const tokens = `sha256:${"0".repeat(64)} ops\n`;
+  const config = load({ flags, files: { tokens, policy: "roles: []\nbindings: []\n" } });
+  expect(backupRefusal(config) === undefined).toBe(isGiven);
 });
 
 test.each([

@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { buffer } from "node:stream/consumers";
 import { pino } from "pino";
 import { expect, onTestFinished, test } from "vitest";
+import { parseTokenFile, StaticTokens, tokenDigest } from "../../../src/identity/token-file.ts";
 import { startAdmin } from "../../../src/server/admin/admin.ts";
 import { BackupPage } from "../../../src/server/admin/backup-page.ts";
 
@@ -13,7 +14,7 @@ type Source = (path: string, signal: AbortSignal) => Promise<void>;
 const content = Buffer.alloc(300_000, "content");
 
 /** An admin port whose backups are made by `make`. */
-async function serve(make: Source | undefined, refusal?: string) {
+async function serve(make: Source | undefined, refusal?: string, tokens?: StaticTokens) {
   const folder = mkdtempSync(join(tmpdir(), "backup-page-"));
   const logger = pino({ level: "silent" });
   const page = new BackupPage({
@@ -22,7 +23,7 @@ async function serve(make: Source | undefined, refusal?: string) {
     ...{ refusal, logger },
   });
   const admin = await startAdmin({
-    ...{ listen: { host: "127.0.0.1", port: 0 }, logger, backup: page },
+    ...{ listen: { host: "127.0.0.1", port: 0 }, logger, backup: page, tokens },
     readiness: () => [],
     metrics: { contentType: "text/plain", render: async () => "" },
   });
@@ -104,4 +105,19 @@ test("A store that is not open, a refusal, and HEAD make no backup.", async () =
   const head = await serve(() => Promise.reject(new Error("made")));
   const { status, headers } = await fetch(head.url, { method: "HEAD" });
   expect([status, headers.get("content-type")]).toEqual([200, "application/vnd.sqlite3"]);
+});
+
+test("With tokens a backup needs one with the group `backup`: that of monitoring is not enough.", async () => {
+  const of = (token: string): string => `sha256:${tokenDigest(token)}`;
+  const lines = `${of("secret")} prometheus\n${of("other")} ops,backup\n`;
+  const tokens = new StaticTokens(parseTokenFile(Buffer.from(lines)), () => {});
+  const { url } = await serve(async (path) => writeFileSync(path, content), undefined, tokens);
+  const statusOf = async (token: string): Promise<number> => {
+    const response = await fetch(url, { headers: { authorization: `Bearer ${token}` } });
+    await response.arrayBuffer();
+    return response.status;
+  };
+  expect((await fetch(url)).status).toBe(401);
+  expect(await statusOf("secret")).toBe(403);
+  expect(await statusOf("other")).toBe(200);
 });
