@@ -2,6 +2,41 @@ import type { Bound } from "./bound.ts";
 
 export const storageBounds: readonly Bound[] = [
   {
+    what: "calls of the thread of a data file",
+    owners: ["JournalCalls", "JournalService"],
+    bound: "1 commit, 1 tick, 1 backup; 8 reads, 256 waiting; each a page",
+    per: "store",
+    atBound: "UPSTREAM_UNAVAILABLE",
+    shownBy: [
+      "that wait are bounded in number",
+      "is one at a time, and a closed journal has ended it",
+    ],
+  },
+  {
+    what: "records that a read of a data file has found",
+    owners: ["FoundParts"],
+    bound: "`maxEvents`, `limit` and `maxBytes` of the request, and one revision",
+    per: "call",
+    atBound: "the page ends",
+    shownBy: ["of changes end after the revision that reaches a bound"],
+  },
+  {
+    what: "times of revisions of a data file",
+    owners: ["Retention"],
+    bound: "66: one for each 64th of `maxHistoryMs`, at most one a second",
+    per: "store",
+    atBound: "those of expired history go",
+    shownBy: ["expires by age, whole revisions, and what is newer stays"],
+  },
+  {
+    what: "requests with an id in a data file",
+    owners: ["MarkedRows"],
+    bound: "10,000; leases as the store",
+    per: "store",
+    atBound: "the oldest go",
+    shownBy: ["has the newest 10,000 requests"],
+  },
+  {
     what: "a list in progress",
     owners: ["listState"],
     bound: "by the state; `maxBytes` if the source is not trusted",

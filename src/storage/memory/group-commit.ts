@@ -14,7 +14,7 @@ export interface Unkept {
   readonly entries: readonly JournalEntry[];
   /** Estimated memory of the entries, in bytes. */
   readonly bytes: number;
-  /** It is kept: everybody may see it. */
+  /** It is kept: all readers may see it. */
   kept(): void;
   /** Takes it back. All later changes have been taken back. */
   undo(): void;
@@ -156,7 +156,7 @@ class CommitGroup {
   readonly done = Promise.withResolvers<void>();
 
   constructor() {
-    // Nobody may wait for it, as for the end of a lease.
+    // It may be that no call waits for it, as for the end of a lease.
     this.done.promise.catch(() => {});
   }
 

@@ -17,7 +17,7 @@ const concurrent = 2;
 const maxObjects = 1_000;
 const maxBytes = 1024 ** 2;
 
-/** Which objects are read, and who reads them: owners take turns. */
+/** Which objects are read, and for which owner: owners take turns. */
 export interface PastRange {
   /** Whole keys. */
   readonly interval: KeyInterval;

@@ -78,7 +78,7 @@ export interface JournalOptions extends MemoryStoreOptions {
  * the keys with a prefix. A change makes one revision, an empty store is at revision 1, and every revision can be read and
  * watched from until it is compacted. The oldest revisions leave memory when the history reaches its bounds.
  *
- * Without a journal it is lost when the process ends, and each instance has a new history id. With one (`open`), nobody sees
+ * Without a journal it is lost when the process ends, and each instance has a new history id. With one (`open`), no reader sees
  * what the journal has not kept: a change is applied at once, so that later changes see it, but reads and watches have the
  * newest kept revision, and each answer to a change, also a refusal, waits until all that it saw is kept.
  *

@@ -32,7 +32,7 @@ export class MemoryWatch implements WatchStream {
   readonly #past: JournalReads | undefined;
   /** Ends the read of a chunk that is on its way. */
   #reading: AbortController | undefined;
-  /** The next changes, from the journal, the first one last. Empty: there are none. */
+  /** The next changes, from the journal, the first one last. Empty: nothing was read. */
   #chunk: KeptChanges[] = [];
   /** Everything up to this revision has been read from the history. */
   #position: number;
@@ -136,7 +136,7 @@ export class MemoryWatch implements WatchStream {
     return new WatchBatch(this.#position, events);
   }
 
-  /** The changes after the position, if these are at hand. */
+  /** The changes after the position, if these are in memory. */
   #nextChanges(): KeptChanges | undefined {
     const next = this.#chunk.pop();
     if (next !== undefined) return next;

@@ -9,8 +9,9 @@ import {
   readState,
 } from "../../../src/storage/journal/read-records.ts";
 import type { DataFile } from "../../../src/storage/journal/thread/data-file.ts";
+import type { Steps } from "../../../src/storage/journal/thread/key-index.ts";
 import { openDataFile } from "../../../src/storage/journal/thread/open-file.ts";
-import { JournalReader, type Steps } from "../../../src/storage/journal/thread/reader.ts";
+import { JournalReader } from "../../../src/storage/journal/thread/reader.ts";
 
 const noBounds = { limit: 1_000_000, maxEvents: 1_000_000, maxBytes: 1e9 } as const;
 
@@ -25,6 +26,13 @@ export class DirectJournal {
       ...{ maxHistoryBytes: Infinity, maxBytes: Infinity },
     });
     this.#reader = new JournalReader(this.data);
+    const { keys, lastId } = this.data.numbers;
+    try {
+      result(this.data.index.check(keys, lastId));
+    } catch (error) {
+      this.close();
+      throw error;
+    }
   }
 
   state(): StoredObject[] {

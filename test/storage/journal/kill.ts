@@ -78,7 +78,7 @@ function check(file: string, kept: number): number {
   }
 }
 
-if (import.meta.main) {
+if (process.argv[1] === import.meta.filename) {
   const report = await killAtRandom(Number(process.argv[2] ?? 20), 400);
   process.stdout.write(`${JSON.stringify(report)}\n`);
 }

@@ -48,4 +48,4 @@ async function main(file: string): Promise<void> {
   }
 }
 
-if (import.meta.main) await main(process.argv[2] as string);
+if (process.argv[1] === import.meta.filename) await main(process.argv[2] as string);

@@ -34,7 +34,8 @@ async function compare(journal: SqliteJournal, model: JournalModel, isClean: boo
     const current = [...model.stateAt(model.revision).values()];
     expect((await state(journal)).map(seen)).toEqual(current.map(seen));
   }
-  for (let revision = model.oldest; revision <= model.revision; revision++) {
+  const distance = Math.ceil((model.revision - model.oldest + 1) / 8);
+  for (let revision = model.oldest; revision <= model.revision; revision += distance) {
     const changes = { ...noBounds, after: revision, upTo: model.revision, maxEvents: 7 };
     expect(seenChanges(await journal.changesAfter(changes))).toEqual(
       seenChanges(model.changesAfter(changes)),
@@ -86,6 +87,6 @@ test("A journal answers as a model does that keeps every change in memory", asyn
         await journal.close();
       }
     }),
-    { numRuns: runs(120) },
+    { numRuns: runs(60) },
   );
 });

@@ -166,7 +166,9 @@ export function restore(from: string, to: string, historyId: string): void {
 }
 
 /** Checks every record: the backup may have been kept for long. */
-function checkRecords({ db, file }: DataFile): void {
+function checkRecords({ db, file, index, numbers }: DataFile): void {
+  const check = index.check(numbers.keys, numbers.lastId);
+  while (check.next().done !== true);
   const statement = db.prepare("SELECT record FROM log");
   for (const { record } of statement.iterate()) {
     try {

@@ -10,8 +10,9 @@ import type {
 import { Backup, restore } from "./copies.ts";
 import type { DataFile } from "./data-file.ts";
 import { JournalFailure, readFailure } from "./failures.ts";
+import type { Steps } from "./key-index.ts";
 import { openDataFile, refused } from "./open-file.ts";
-import { JournalReader, type Steps } from "./reader.ts";
+import { JournalReader } from "./reader.ts";
 import { Retention } from "./retention.ts";
 import { JournalWriter, readLeases, readRequests } from "./writer.ts";
 
@@ -60,6 +61,12 @@ class JournalService {
   readonly #reader: JournalReader;
   /** In the order of their calls. SqliteJournal bounds them. */
   readonly #running: Running[] = [];
+  /** The check of the index, which all reads of the history wait for. */
+  #checking: Steps<void> | undefined;
+  /** The state is being read: the check must not delay it. */
+  #isLoading = true;
+  /** What the check has found. */
+  #damage: JournalFailure | undefined;
   #isScheduled = false;
   #pagesWritten = 0;
   #recordsAdded = 0;
@@ -74,7 +81,10 @@ class JournalService {
     this.#retention = new Retention(this.#data, maxHistoryMs, maxHistoryBytes);
     this.#writer = new JournalWriter(this.#data, this.#retention, maxBytes);
     this.#reader = new JournalReader(this.#data);
+    const { keys, lastId } = this.#data.numbers;
+    this.#checking = this.#data.index.check(keys, lastId);
     port.postMessage({ id: 0, facts: this.#data.facts } satisfies Reply);
+    this.#schedule();
   }
 
   receive({ id, call }: Sent): void {
@@ -94,6 +104,7 @@ class JournalService {
   #execute(id: number, call: ThreadCall): void {
     switch (call.type) {
       case "commit":
+        this.#isLoading = false;
         this.#writer.commit(call);
         this.#reply({ id, facts: this.#data.facts });
         this.#recordsAdded += call.replaced.length;
@@ -107,7 +118,7 @@ class JournalService {
         this.#reply({ id, facts: this.#data.facts });
         return;
       case "objects":
-        this.#replyFound(id, this.#reader.objects(call.after));
+        this.#load(id, call.after);
         return;
       case "leases":
         this.#reply({ id, leases: readLeases(this.#data) });
@@ -131,6 +142,13 @@ class JournalService {
         void this.#close(id);
         return;
     }
+  }
+
+  #load(id: number, after: Uint8Array | undefined): void {
+    const found = this.#reader.objects(after);
+    this.#isLoading = found.nextKey !== undefined;
+    this.#replyFound(id, found);
+    this.#schedule();
   }
 
   #beginBackup(id: number, path: string): void {
@@ -157,12 +175,14 @@ class JournalService {
   }
 
   #begin(running: Running): void {
+    if (this.#damage !== undefined) throw this.#damage;
+    this.#isLoading = false;
     this.#running.push(running);
     this.#schedule();
   }
 
   #schedule(): void {
-    if (this.#isScheduled) return;
+    if (this.#isScheduled || this.#isLoading) return;
     this.#isScheduled = true;
     setImmediate(() => {
       this.#isScheduled = false;
@@ -172,34 +192,42 @@ class JournalService {
 
   /** What is done between commits: one step of each kind, then the calls that have arrived meanwhile are executed. */
   #work(): void {
-    this.#continueRead();
+    if (this.#checking === undefined) this.#continueRead();
     this.#maintain();
-    if (this.#running.length > 0) this.#schedule();
+    if (this.#checking !== undefined || this.#running.length > 0) this.#schedule();
   }
 
   /** Reads take turns. */
   #continueRead(): void {
     const running = this.#running.shift();
     if (running === undefined) return;
-    const until = performance.now() + sliceMs;
     try {
-      for (;;) {
-        const step = running.steps.next();
-        if (step.done) {
-          this.#replyFound(running.id, step.value);
-          break;
-        }
-        if (performance.now() < until) continue;
-        this.#running.push(running);
-        break;
-      }
+      const found = inSlice(running.steps);
+      if (found === undefined) this.#running.push(running);
+      else this.#replyFound(running.id, found.value);
     } catch (error) {
       this.#fail(running.id, error);
     }
   }
 
+  #check(checking: Steps<void>): void {
+    try {
+      if (inSlice(checking) !== undefined) this.#checking = undefined;
+    } catch (error) {
+      this.#checking = undefined;
+      this.#damage = failureOf(this.#data.file, error);
+      for (const { id } of this.#running.splice(0)) this.#fail(id, this.#damage);
+      throw error;
+    }
+  }
+
   #maintain(): void {
     try {
+      if (this.#checking !== undefined) {
+        // Rows must not be removed meanwhile.
+        this.#check(this.#checking);
+        return;
+      }
       if (this.#elapsedMs !== undefined) {
         this.#retention.tick(this.#elapsedMs);
         this.#elapsedMs = undefined;
@@ -230,6 +258,16 @@ class JournalService {
 
   #fail(id: number, error: unknown): void {
     this.#reply(replyOf(id, failureOf(this.#data.file, error)));
+  }
+}
+
+/** Continues for a slice of time. Returns the result, or undefined if there is more. */
+function inSlice<T>(steps: Steps<T>): { readonly value: T } | undefined {
+  const until = performance.now() + sliceMs;
+  for (;;) {
+    const step = steps.next();
+    if (step.done === true) return step;
+    if (performance.now() > until) return undefined;
   }
 }
 

@@ -29,11 +29,7 @@ import { checkWal } from "./wal-check.ts";
 
 /** Opens the data file, or creates it with its folder. Throws a JournalFailure whose sentence names the file and says what to do. */
 export function openDataFile(options: ThreadOptions): DataFile {
-  const stats = statSync(options.file, { throwIfNoEntry: false });
-  if (stats === undefined) create(options.file, options.historyId);
-  // The write-ahead log is beside the file itself, not beside a link to it.
-  const file = realpathSync(options.file);
-  if (stats !== undefined) checkFile(file, stats);
+  const file = findFile(options);
   if (options.sync === "full") checkWal(file);
   const db = openDatabase(file);
   try {
@@ -41,6 +37,19 @@ export function openDataFile(options: ThreadOptions): DataFile {
     return new DataFile(file, db, options.sync);
   } catch (error) {
     db.close();
+    throw openFailure(file, error);
+  }
+}
+
+/** Creates the file if it is missing. Returns its own path: the write-ahead log is beside it, and not beside a link to it. */
+function findFile({ file, historyId }: ThreadOptions): string {
+  try {
+    const stats = statSync(file, { throwIfNoEntry: false });
+    if (stats === undefined) create(file, historyId);
+    const path = realpathSync(file);
+    if (stats !== undefined) checkFile(path, stats);
+    return path;
+  } catch (error) {
     throw openFailure(file, error);
   }
 }
@@ -106,7 +115,7 @@ function create(file: string, historyId: string): void {
     publish(draft, file);
   } catch (error) {
     // Another process has created it.
-    if (codeOf(error) !== "EEXIST") throw openFailure(file, error);
+    if (codeOf(error) !== "EEXIST") throw error;
   } finally {
     for (const end of ["", "-wal", "-shm"]) rmSync(draft + end, { force: true });
   }
@@ -149,12 +158,8 @@ function checkFile(file: string, stats: Stats): void {
         "names do not have, so a data file must have one name. Remove the others.",
     );
   }
-  try {
-    accessSync(file, constants.R_OK | constants.W_OK);
-    accessSync(dirname(file), constants.R_OK | constants.W_OK | constants.X_OK);
-  } catch (error) {
-    throw openFailure(file, error);
-  }
+  accessSync(file, constants.R_OK | constants.W_OK);
+  accessSync(dirname(file), constants.R_OK | constants.W_OK | constants.X_OK);
 }
 
 /** Removes the first name of a file whose creation was interrupted at its end. Returns whether the file has one name then. */
@@ -188,7 +193,7 @@ export function openFailure(file: string, error: unknown): JournalFailure {
   if (sqlite === sqliteCodes.full || code === "ENOSPC") {
     return refused(`There is no room on the disk for the data file ${file}. Free some.`);
   }
-  if (code === "ENOENT") {
+  if (code === "ENOENT" && !existsSync(dirname(file))) {
     return refused(
       `The folder ${dirname(file)} can't be created, as its own folder does not exist. Create it for the data file ${file}.`,
     );

@@ -39,8 +39,9 @@ export function checkWal(file: string): void {
     if (isDamaged && isOfLog && isCommit) commits++;
   }
   // One may be that of the commit which was interrupted: its frames can reach the disk in any order.
-  if (commits > 1)
-    throw damaged(file, `a part of ${file}-wal is wrong, and later commits follow it`);
+  if (commits <= 1) return;
+  const wayOut = "To continue without these, start once with --data-sync off";
+  throw damaged(file, `a part of ${file}-wal is wrong, and later commits follow it. ${wayOut}`);
 }
 
 /** SQLite's checksum of all frames up to one. */
