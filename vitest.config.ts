@@ -13,7 +13,7 @@ const contractTests = [
 ];
 
 /**
- * The tests of what is in front of etcd that run once more with the embedded store in its place. Those that are not named need
+ * The tests of what is in front of etcd that run again with the embedded store in its place. Those that are not named need
  * users (access, token, tls), etcd's metrics or its process (tiers, bounds, faults, watch, watch-order, etcd-pages, members), its
  * Lock service (relay, namespace, own-services), its next lease id (rights/leases), or no etcd.
  */
