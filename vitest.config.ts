@@ -13,10 +13,17 @@ const contractTests = [
 ];
 
 /**
- * The tests of what is in front of etcd that run once more with the embedded store in its place: all of those files that need
- * no users, no TLS of etcd, no metrics of it, and no process to stop (test/etcd-server/README.md).
+ * The tests of what is in front of etcd that run again with the embedded store in its place. Those that are not named need
+ * users (access, token, tls), etcd's metrics or its process (tiers, bounds, faults, watch, watch-order, etcd-pages, members), its
+ * Lock service (relay, namespace, own-services), its next lease id (rights/leases), or no etcd.
  */
-const embeddedTests = ["test/etcd-api/contract.test.ts"];
+const embeddedTests = [
+  "test/etcd-api/{drained-connection,etcd3,etcdctl,namespace-escape,relay-certificate}.test.ts",
+  "test/etcd-api/{watch-bounds,watch-random,watch-random-faults}.test.ts",
+  "test/etcd-api/gateway/{bounds,watch}.test.ts",
+  "test/etcd-api/range/{bounds,compaction,range,range-stream}.test.ts",
+  "test/etcd-api/rights/{escape,keepalives,rights}.test.ts",
+];
 
 /** The tests that measure the heap, or what is collected of it. */
 const lonelyTests = [

@@ -4,9 +4,9 @@ import {
   type handleUnaryCall,
   Server,
   ServerCredentials,
+  type ServerDuplexStream,
   ServerInterceptingCall,
   type ServerInterceptor,
-  type ServerDuplexStream,
   status,
 } from "@grpc/grpc-js";
 import type { Logger } from "pino";
@@ -40,8 +40,8 @@ const maxStreams = 1_000;
 type Unary = (message: Buffer, signal: AbortSignal) => Promise<Buffer>;
 
 /**
- * etcd's API over the embedded store, on a Unix socket of this process. Whoever can connect may do everything: what clients
- * reach is the etcd API in front of it (`EtcdApi`), with its rights, limits and caches.
+ * etcd's API over the embedded store, on a Unix socket of this process. A client that can connect may do everything: what
+ * others reach is the etcd API in front of it (`EtcdApi`), with its rights, limits and caches.
  */
 export class EtcdServer {
   readonly #options: EtcdServerOptions;

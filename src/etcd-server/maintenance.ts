@@ -129,7 +129,7 @@ function text(tag: number, content: string): Buffer {
   return bytesField(tag, Buffer.from(content));
 }
 
-/** What a client is told of methods that the embedded store has not, by their paths or the services of these. */
+/** What to use in place of methods that the embedded store has not, by the beginnings of their paths. */
 const instead: readonly (readonly [path: string, sentence: string])[] = [
   [
     "etcdserverpb.Maintenance/Snapshot",

@@ -189,7 +189,7 @@ export interface MadeCall {
 const call = (path: string, made: fc.Arbitrary<Made>): fc.Arbitrary<MadeCall> =>
   made.map((make) => ({ path: `/etcdserverpb.${path}`, make }));
 
-/** Calls that write, and calls that compact now and then. */
+/** Calls that write, and a few that compact. */
 export const anyWrite: fc.Arbitrary<MadeCall> = fc.oneof(
   { weight: 10, arbitrary: call("KV/Put", put) },
   { weight: 4, arbitrary: call("KV/DeleteRange", deleteRange) },

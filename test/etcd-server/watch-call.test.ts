@@ -73,6 +73,7 @@ describe("A watch stream of the embedded store", () => {
     slow.call.stream.pause();
     const other = new WatchClient(started.connect());
     other.create(all);
+    await other.until((responses) => responses.length === 1);
     const size = 64 * 1024;
     for (let i = 1; i <= 300; i++) {
       await put(started, "a", Buffer.alloc(size));

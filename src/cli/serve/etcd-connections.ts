@@ -23,8 +23,8 @@ export function openEtcd(
 }
 
 /**
- * Opens etcd's own API, without a request to etcd. `embedded`: where that of the embedded store is; undefined: there is none.
- * Undefined if the configuration does not have it.
+ * Opens etcd's own API, without a request to etcd. `embedded`: where that of the embedded store is; undefined: the
+ * store is not embedded. Undefined if the configuration does not have it.
  */
 export function openEtcdApi(
   { etcdApi, upstream }: Config,

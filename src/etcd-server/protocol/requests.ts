@@ -4,7 +4,7 @@ import { EtcdError } from "./errors.ts";
 
 /*
  * Requests of etcd's API as the decoder of its protos returns them: numbers of 64 bits as text, enums by their names, or as
- * a number if they have none. etcd3's proto/rpc.proto says what the fields mean.
+ * a number without a name. etcd3's proto/rpc.proto says what the fields mean.
  */
 
 export interface RangeRequest {

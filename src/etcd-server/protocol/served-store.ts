@@ -47,8 +47,8 @@ export class ServedStore {
   }
 
   /**
-   * The field of a response with its header. A restart changes no id, a restore all: what a client knows of revisions is of no
-   * use then, as with another cluster.
+   * The field of a response with its header. A restart changes no id, a restore all: what a client knows of revisions does not
+   * hold then, as with another cluster.
    */
   header(revision: number = this.revision): Buffer {
     this.#identify();

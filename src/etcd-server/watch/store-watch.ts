@@ -54,7 +54,7 @@ export class StoreWatch {
     this.#stream?.requestProgress();
   }
 
-  /** Its next batch; undefined: there is none now. */
+  /** Its next batch; undefined: nothing is there to be read now. */
   read(): WatchBatch | undefined {
     return this.#stream?.read();
   }
