@@ -73,7 +73,7 @@ test("While a backup is in progress, another one is refused; afterwards it is no
 
 test("The end of its request ends a backup, and so does a shutdown.", async () => {
   const signals: AbortSignal[] = [];
-  const { url, page } = await serve(
+  const { url, page, folder } = await serve(
     (_, signal) =>
       new Promise((_resolve, reject) => {
         signals.push(signal);
@@ -84,6 +84,7 @@ test("The end of its request ends a backup, and so does a shutdown.", async () =
   await expect.poll(() => signals.length).toBe(1);
   request.destroy();
   await expect.poll(() => signals[0]?.aborted).toBe(true);
+  await expect.poll(() => existsSync(join(folder, "backup"))).toBe(false);
   const second = requested(url);
   await expect.poll(() => signals.length).toBe(2);
   await page.close();
