@@ -12,6 +12,19 @@ const contractTests = [
   "test/contract/{uncached,watch-opening,watching,writes,subscribing}.test.ts",
 ];
 
+/**
+ * The tests of what is in front of etcd that run again with the embedded store in its place. Those that are not named need
+ * users (access, token, tls), etcd's metrics or its process (tiers, bounds, faults, watch, watch-order, etcd-pages, members), its
+ * Lock service (relay, namespace, own-services), its next lease id (rights/leases), or no etcd.
+ */
+const embeddedTests = [
+  "test/etcd-api/{drained-connection,etcd3,etcdctl,namespace-escape,relay-certificate}.test.ts",
+  "test/etcd-api/{watch-bounds,watch-random,watch-random-faults}.test.ts",
+  "test/etcd-api/gateway/{bounds,watch}.test.ts",
+  "test/etcd-api/range/{bounds,compaction,range,range-stream}.test.ts",
+  "test/etcd-api/rights/{escape,keepalives,rights}.test.ts",
+];
+
 /** The tests that measure the heap, or what is collected of it. */
 const lonelyTests = [
   /(-memory|memory-estimates|retained-events|attributes|memory\/limits)\.test\.ts$/,
@@ -120,6 +133,13 @@ export default defineConfig({
         extends: true,
         test: {
           ...{ name: "grpc-js server", include: contractTests, env: { TEST_SERVER: "grpc-js" } },
+          ...{ isolate: false, restoreMocks: true },
+        },
+      },
+      {
+        extends: true,
+        test: {
+          ...{ name: "embedded store", include: embeddedTests, env: { TEST_ETCD: "embedded" } },
           ...{ isolate: false, restoreMocks: true },
         },
       },

@@ -147,6 +147,11 @@ export class MemoryStore implements Store {
     return this.#changes.historyId;
   }
 
+  /** Memory of the current objects, in bytes. */
+  get bytes(): number {
+    return this.#data.stateBytes;
+  }
+
   has(resource: string): boolean {
     return this.#resources.has(resource);
   }

@@ -38,6 +38,11 @@ export class MvccStore {
     this.#bounds = bounds;
   }
 
+  /** Memory of the current objects, in bytes. */
+  get stateBytes(): number {
+    return this.#stateBytes;
+  }
+
   /** Begins with these current objects, in key order, which are kept already. */
   load(objects: readonly StoredObject[]): void {
     this.keys.load(objects);
