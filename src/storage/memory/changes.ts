@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import type { Clock } from "../../base/clock.ts";
 import { abortable } from "../../base/wait.ts";
+import type { StoredObject } from "../../model/object.ts";
 import type { Journal, JournalEntry } from "../journal/journal.ts";
 import type { Changed } from "./draft.ts";
 import { GroupCommit } from "./group-commit.ts";
@@ -66,12 +67,14 @@ export class Changes {
       lease.isKept = true;
       leases.add(lease);
     }
-    for await (const objects of journal.objects(signal)) {
-      for (const object of objects) {
-        data.load(object);
+    const objects: StoredObject[] = [];
+    for await (const part of journal.objects(signal)) {
+      for (const object of part) {
+        objects.push(object);
         if (object.lease !== 0n) leases.attach(object);
       }
     }
+    data.load(objects);
     for (const request of await journal.requests()) this.requests.add(request);
     signal?.throwIfAborted();
     this.#commits = new GroupCommit({ journal, clock, onKept, onFault });

@@ -14,7 +14,7 @@ export interface Draft {
   range(from: string, to: string | undefined): Iterable<StoredObject>;
   /** Writes an object, and returns it. A key is written once. Throws LEASE_NOT_FOUND. */
   put(key: string, value: Uint8Array, lease: bigint): StoredObject;
-  /** Deletes an object, and returns what it was; undefined: there is none, and nothing changes. */
+  /** Deletes an object, and returns what it was; undefined: it does not exist, and nothing changes. */
   delete(key: string): StoredObject | undefined;
 }
 

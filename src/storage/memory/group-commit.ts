@@ -14,7 +14,7 @@ export interface Unkept {
   readonly entries: readonly JournalEntry[];
   /** Estimated memory of the entries, in bytes. */
   readonly bytes: number;
-  /** It is kept: everybody may see it. */
+  /** It is kept: all readers may see it. */
   kept(): void;
   /** Takes it back. All later changes have been taken back. */
   undo(): void;
@@ -36,8 +36,8 @@ export interface GroupCommitOptions {
  */
 export class GroupCommit {
   readonly #options: GroupCommitOptions;
-  #committing: Group | undefined;
-  #next: Group | undefined;
+  #committing: CommitGroup | undefined;
+  #next: CommitGroup | undefined;
   #beginning: Timer | undefined;
   readonly #room = new Condition();
   readonly #idle = new Condition();
@@ -49,7 +49,7 @@ export class GroupCommit {
 
   /** Adds what has just been applied. */
   add(unkept: Unkept): void {
-    this.#next ??= new Group();
+    this.#next ??= new CommitGroup();
     this.#next.add(unkept);
     this.#beginSoon();
   }
@@ -114,7 +114,7 @@ export class GroupCommit {
     );
   }
 
-  #kept(group: Group): void {
+  #kept(group: CommitGroup): void {
     this.#committing = undefined;
     for (const change of group.changes) change.kept();
     this.#options.onKept();
@@ -123,7 +123,7 @@ export class GroupCommit {
   }
 
   /** Ends both groups, as the next one was applied to what this one did. */
-  #failed(group: Group, error: Error): void {
+  #failed(group: CommitGroup, error: Error): void {
     const groups = this.#next === undefined ? [group] : [group, this.#next];
     this.#committing = undefined;
     this.#next = undefined;
@@ -149,14 +149,14 @@ export class GroupCommit {
 }
 
 /** The changes of one commit. */
-class Group {
+class CommitGroup {
   readonly changes: Unkept[] = [];
   readonly entries: JournalEntry[] = [];
   bytes = 0;
   readonly done = Promise.withResolvers<void>();
 
   constructor() {
-    // Nobody may wait for it, as for the end of a lease.
+    // It may be that no call waits for it, as for the end of a lease.
     this.done.promise.catch(() => {});
   }
 

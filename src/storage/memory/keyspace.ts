@@ -1,4 +1,5 @@
 import sortedBTree from "sorted-btree";
+import { bulkLoad } from "sorted-btree/extended/bulkLoad.js";
 import { Fifo } from "../../base/fifo.ts";
 import type { WatchEvent } from "../../model/event.ts";
 import { compareKeys } from "../../model/key-order.ts";
@@ -9,11 +10,15 @@ import type { ResourceKeys } from "./resource-keys.ts";
 // The package is CommonJS, whose default export is nested one level deeper in Node.js.
 const BTree = sortedBTree.default;
 
+/** Maximum number of keys in a node of the tree, the package's default. */
+const nodeSize = 32;
+
 /** All keys of the store, whole, each with its versions. */
 export class Keyspace {
-  readonly #keys: sortedBTree.default<string, KeyVersions> = new BTree<string, KeyVersions>(
+  #keys: sortedBTree.default<string, KeyVersions> = new BTree<string, KeyVersions>(
     undefined,
     compareKeys,
+    nodeSize,
   );
 
   /** The current object. */
@@ -45,23 +50,28 @@ export class Keyspace {
   }
 
   /**
-   * Adds the newest changes of a key up to `revision` to the page. Returns the revision of the first that does not fit;
-   * undefined: all do.
+   * Adds the changes of a key up to `revision` and after `after` to the page, the newest first. Returns the revision of the
+   * first that does not fit; undefined: all do.
    */
   addHistory(
     key: string,
     page: HistoryPage,
     keys: ResourceKeys,
     revision: number,
+    after: number,
   ): number | undefined {
-    return this.#keys.get(key)?.addTo(page, keys, revision);
+    return this.#keys.get(key)?.addTo(page, keys, revision, after);
   }
 
-  /** Adds the only version of a key. Keys come in order. */
-  load(object: StoredObject): void {
-    const versions = new KeyVersions();
-    versions.add(object);
-    this.#keys.set(object.key, versions);
+  /** Begins with these objects, in key order: takes a third of the time that adding each one takes. */
+  load(objects: readonly StoredObject[]): void {
+    const versions = objects.map((object) => {
+      const own = new KeyVersions();
+      own.add(object);
+      return own;
+    });
+    const keys = objects.map(({ key }) => key);
+    this.#keys = bulkLoad(keys, versions, nodeSize, compareKeys);
   }
 
   /** Adds the versions of one revision. */
@@ -123,13 +133,19 @@ export class KeyVersions {
     return objectOf(this.#versions.at(this.#countUpTo(revision) - 1));
   }
 
-  /** Adds the changes up to `revision` to the page. Returns the revision of the first that does not fit; undefined: all do. */
-  addTo(page: HistoryPage, keys: ResourceKeys, revision: number): number | undefined {
+  /** See `Keyspace.addHistory`. */
+  addTo(
+    page: HistoryPage,
+    keys: ResourceKeys,
+    revision: number,
+    after: number,
+  ): number | undefined {
     for (let i = this.#countUpTo(revision) - 1; i >= 0; i--) {
       const version = this.#versions.at(i);
       const object = objectOf(version);
       const deleted = objectOf(this.#versions.at(i - 1));
       if (version === undefined || (object ?? deleted) === undefined) return undefined;
+      if (version.modRevision <= after) return undefined;
       const fits =
         object === undefined
           ? page.addDeletion(keys.shown(deleted as StoredObject), version.modRevision)

@@ -43,10 +43,10 @@ export class MvccStore {
     return this.#stateBytes;
   }
 
-  /** Adds a current object that is on disk already. */
-  load(object: StoredObject): void {
-    this.keys.load(object);
-    this.#stateBytes += stateBytes(object);
+  /** Begins with these current objects, in key order, which are kept already. */
+  load(objects: readonly StoredObject[]): void {
+    this.keys.load(objects);
+    for (const object of objects) this.#stateBytes += stateBytes(object);
   }
 
   /** Applies the changes of the revision after the newest. Throws STORAGE_FULL. */

@@ -45,7 +45,7 @@ export class ObjectPage {
     this.#isFull = this.#items.length === limit;
   }
 
-  /** Counts one object after the page. Returns whether to go on: counting more would block the event loop. */
+  /** Counts one object after the page. Returns whether to continue: counting more would block the event loop. */
   countOne(): boolean {
     this.#remaining++;
     return this.#remaining <= maxCounted;

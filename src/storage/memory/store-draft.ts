@@ -29,7 +29,7 @@ export class StoreDraft implements Draft {
   readonly granted: Lease[] = [];
   /** The leases that it ends. */
   readonly ended: bigint[] = [];
-  /** The request that it executes, if that is to be remembered. */
+  /** The request that it executes, if that will be remembered. */
   request: KeptRequest | undefined;
 
   constructor(source: DraftSource) {

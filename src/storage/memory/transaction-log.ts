@@ -28,7 +28,7 @@ export class Transaction {
  * The newest transactions, one for each revision without gaps, so a revision's index is a subtraction. Watches keep a
  * position in it and no copies.
  *
- * Those up to `kept` are what anybody may see. The others have been applied, but are not on disk yet: only later writes
+ * Those up to `kept` are what readers may see. The others have been applied, but are not on disk yet: only later writes
  * see them.
  */
 export class TransactionLog {

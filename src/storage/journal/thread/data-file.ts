@@ -2,6 +2,7 @@ import { statSync } from "node:fs";
 import type { DatabaseSync, StatementSync } from "node:sqlite";
 import type { DataSync, JournalFacts } from "../messages.ts";
 import { damaged } from "./failures.ts";
+import { KeyIndex } from "./key-index.ts";
 import { MarkedRows } from "./marked-rows.ts";
 import { isSameSum, type JournalNumbers, sumColumns, type TableSum } from "./numbers.ts";
 import { schemaText, selectSchema, textMark } from "./schema.ts";
@@ -13,7 +14,7 @@ export const pageBytes = 4_096;
 const cacheKib = 32 * 1024;
 
 /** Up to this size the whole file is checked when it is opened, in bytes. That takes about a second of CPU time for each GiB. */
-const maxCheckedBytes = 1024 ** 3;
+const oneGib = 1024 ** 3;
 
 /** Of the table `numbers`: the JournalNumbers, and the times of revisions. */
 const numbersRow = 1;
@@ -23,6 +24,9 @@ const timesRow = 2;
 export class DataFile {
   readonly file: string;
   readonly db: DatabaseSync;
+  /** Whether the whole file has been read, and its pages have been checked. */
+  readonly isChecked: boolean;
+  readonly index: KeyIndex;
   readonly leases: MarkedRows;
   readonly requests: MarkedRows;
   #numbers: JournalNumbers;
@@ -30,20 +34,25 @@ export class DataFile {
   readonly #commit: StatementSync;
   readonly #replace: StatementSync;
   readonly #pages: StatementSync;
+  readonly #freePages: StatementSync;
   #walBytes = 0;
 
-  /** Throws a JournalFailure if it is damaged. `db`: its application id and format are right. */
-  constructor(file: string, db: DatabaseSync, sync: DataSync) {
+  /**
+   * Throws a JournalFailure if it is damaged; a file of more than `maxCheckedBytes` is not checked as a whole. `db`: its
+   * application id and format are right.
+   */
+  constructor(file: string, db: DatabaseSync, sync: DataSync, maxCheckedBytes: number = oneGib) {
     this.file = file;
     this.db = db;
     configure(db, sync);
+    this.isChecked = statSync(file).size <= maxCheckedBytes;
     this.#checkPages();
     this.#begin = db.prepare("BEGIN IMMEDIATE");
     this.#commit = db.prepare("COMMIT");
     this.#replace = db.prepare("INSERT OR REPLACE INTO numbers VALUES (?, ?, ?)");
-    this.#pages = db.prepare(
-      "SELECT page_count AS count, freelist_count AS free FROM pragma_page_count, pragma_freelist_count",
-    );
+    this.#pages = db.prepare("PRAGMA page_count");
+    this.#freePages = db.prepare("PRAGMA freelist_count");
+    this.index = new KeyIndex(file, db);
     this.leases = new MarkedRows(file, db, "leases");
     this.requests = new MarkedRows(file, db, "requests");
     this.#numbers = this.#readRow(numbersRow) as JournalNumbers;
@@ -57,13 +66,17 @@ export class DataFile {
 
   get facts(): JournalFacts {
     const { historyId, revision, oldest } = this.#numbers;
-    return { historyId, revision, oldest, bytes: this.pages.count * pageBytes + this.#walBytes };
+    return { historyId, revision, oldest, bytes: this.pages * pageBytes + this.#walBytes };
   }
 
-  /** Number of pages of the file, and of those that are free. */
-  get pages(): { readonly count: number; readonly free: number } {
-    const { count, free } = this.#pages.get() ?? {};
-    return { count: Number(count), free: Number(free) };
+  /** Number of pages of the file. */
+  get pages(): number {
+    return Number(this.#pages.get()?.["page_count"]);
+  }
+
+  /** Number of pages that are not free. */
+  get usedPages(): number {
+    return this.pages - Number(this.#freePages.get()?.["freelist_count"]);
   }
 
   /** What the history costs: all versions that are not in the current state. */
@@ -106,6 +119,14 @@ export class DataFile {
     this.#walBytes = statSync(`${this.file}-wal`, { throwIfNoEntry: false })?.size ?? 0;
   }
 
+  /**
+   * Whether pages are read in the memory of the system, which halves the time to read a state. Only for pages that were read
+   * before: one that the disk can't read would end the process.
+   */
+  set isMapped(isMapped: boolean) {
+    this.db.exec(`PRAGMA mmap_size = ${isMapped && this.isChecked ? 2 ** 31 : 0}`);
+  }
+
   close(): void {
     this.db.close();
   }
@@ -129,7 +150,7 @@ export class DataFile {
     const { db, file } = this;
     const text = db.prepare(selectSchema).get()?.["text"];
     if (text !== schemaText) throw damaged(file, "its tables are not those of its format");
-    if (statSync(file).size > maxCheckedBytes) return;
+    if (!this.isChecked) return;
     const found = db.prepare("PRAGMA quick_check(1)").get()?.["quick_check"];
     if (found !== "ok") throw damaged(file, String(found));
   }
@@ -146,7 +167,7 @@ export class DataFile {
     if (lastId > cleanedId ? newest !== lastId : Number(newest) > lastId) {
       throw damaged(this.file, "its newest changes are missing");
     }
-    if (statSync(this.file).size > maxCheckedBytes) return;
+    if (!this.isChecked) return;
     const log = this.#sumOf(sumColumns.replace("sum(mark)", "0"), "log");
     if (log.count !== keys.count || log.ids !== keys.ids) {
       throw damaged(this.file, "rows of its table log are missing");

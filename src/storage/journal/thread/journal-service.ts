@@ -7,10 +7,12 @@ import type {
   ThreadOptions,
   ThreadTask,
 } from "../messages.ts";
+import { Backup, restore } from "./copies.ts";
 import type { DataFile } from "./data-file.ts";
 import { JournalFailure, readFailure } from "./failures.ts";
-import { openDataFile } from "./open-file.ts";
-import { JournalReader, type Steps } from "./reader.ts";
+import type { Steps } from "./key-index.ts";
+import { openDataFile, refused } from "./open-file.ts";
+import { JournalReader } from "./reader.ts";
 import { Retention } from "./retention.ts";
 import { JournalWriter, readLeases, readRequests } from "./writer.ts";
 
@@ -25,22 +27,30 @@ const cleanRecords = 256;
 
 /** Executes the task of a thread, and answers its calls. */
 export function serveJournal(task: ThreadTask, port: MessagePort): void {
-  if (task.type === "restore") throw new Error("not yet");
-  let service: JournalService;
   try {
-    service = new JournalService(task.options, port);
+    if (task.type === "journal") {
+      const service = new JournalService(task.options, port);
+      port.on("message", (sent: Sent) => service.receive(sent));
+    } else {
+      restore(task.from, task.to, task.historyId);
+      port.postMessage({ id: 0 } satisfies Reply);
+    }
   } catch (error) {
-    port.postMessage(replyOf(0, failureOf(task.options.file, error)));
-    port.close();
-    return;
+    const file = task.type === "journal" ? task.options.file : task.to;
+    port.postMessage(replyOf(0, failureOf(file, error)));
   }
-  port.on("message", (sent: Sent) => service.receive(sent));
 }
 
 /** A read that has begun. */
 interface Running {
   readonly id: number;
   readonly steps: Steps<FoundRecords>;
+}
+
+interface RunningBackup {
+  readonly id: number;
+  readonly copy: Backup;
+  readonly ended: Promise<void>;
 }
 
 class JournalService {
@@ -51,9 +61,16 @@ class JournalService {
   readonly #reader: JournalReader;
   /** In the order of their calls. SqliteJournal bounds them. */
   readonly #running: Running[] = [];
+  /** The check of the index, which all reads of the history wait for. */
+  #checking: Steps<void> | undefined;
+  /** The state is being read: the check must not delay it. */
+  #isLoading = true;
+  /** What the check has found. */
+  #damage: JournalFailure | undefined;
   #isScheduled = false;
   #pagesWritten = 0;
   #recordsAdded = 0;
+  #backup: RunningBackup | undefined;
   /** Of the last `tick`, if it has not been processed. */
   #elapsedMs: number | undefined;
 
@@ -64,11 +81,15 @@ class JournalService {
     this.#retention = new Retention(this.#data, maxHistoryMs, maxHistoryBytes);
     this.#writer = new JournalWriter(this.#data, this.#retention, maxBytes);
     this.#reader = new JournalReader(this.#data);
+    const { keys, lastId } = this.#data.numbers;
+    this.#checking = this.#data.index.check(keys, lastId);
     port.postMessage({ id: 0, facts: this.#data.facts } satisfies Reply);
+    this.#schedule();
   }
 
   receive({ id, call }: Sent): void {
     if (call.type === "cancel") {
+      if (id === this.#backup?.id) this.#backup.copy.cancel();
       const at = this.#running.findIndex((running) => running.id === id);
       if (at >= 0) this.#running.splice(at, 1);
       return;
@@ -83,6 +104,7 @@ class JournalService {
   #execute(id: number, call: ThreadCall): void {
     switch (call.type) {
       case "commit":
+        this.#isLoading = false;
         this.#writer.commit(call);
         this.#reply({ id, facts: this.#data.facts });
         this.#recordsAdded += call.replaced.length;
@@ -96,7 +118,7 @@ class JournalService {
         this.#reply({ id, facts: this.#data.facts });
         return;
       case "objects":
-        this.#replyFound(id, this.#reader.objects(call.after));
+        this.#load(id, call.after);
         return;
       case "leases":
         this.#reply({ id, leases: readLeases(this.#data) });
@@ -114,22 +136,53 @@ class JournalService {
         this.#begin({ id, steps: this.#reader.history(call) });
         return;
       case "backup":
-        throw new Error("not yet");
+        this.#beginBackup(id, call.path);
+        return;
       case "close":
-        this.#data.close();
-        this.#reply({ id });
-        this.#port.close();
+        void this.#close(id);
         return;
     }
   }
 
+  #load(id: number, after: Uint8Array | undefined): void {
+    const found = this.#reader.objects(after);
+    this.#isLoading = found.nextKey !== undefined;
+    this.#replyFound(id, found);
+    this.#schedule();
+  }
+
+  #beginBackup(id: number, path: string): void {
+    if (this.#backup !== undefined) {
+      throw refused("Another backup of the data file is in progress. Wait until it has ended.");
+    }
+    const copy = new Backup(this.#data.db, path);
+    const end = (reply: Reply): void => {
+      this.#backup = undefined;
+      this.#reply(reply);
+    };
+    const ended = copy.ended.then(
+      () => end({ id }),
+      (error: unknown) => end(replyOf(id, failureOf(this.#data.file, error))),
+    );
+    this.#backup = { id, copy, ended };
+  }
+
+  async #close(id: number): Promise<void> {
+    this.#backup?.copy.cancel();
+    await this.#backup?.ended;
+    this.#data.close();
+    this.#reply({ id });
+  }
+
   #begin(running: Running): void {
+    if (this.#damage !== undefined) throw this.#damage;
+    this.#isLoading = false;
     this.#running.push(running);
     this.#schedule();
   }
 
   #schedule(): void {
-    if (this.#isScheduled) return;
+    if (this.#isScheduled || this.#isLoading) return;
     this.#isScheduled = true;
     setImmediate(() => {
       this.#isScheduled = false;
@@ -139,30 +192,42 @@ class JournalService {
 
   /** What is done between commits: one step of each kind, then the calls that have arrived meanwhile are executed. */
   #work(): void {
-    this.#continueRead();
+    if (this.#checking === undefined) this.#continueRead();
     this.#maintain();
-    if (this.#running.length > 0) this.#schedule();
+    if (this.#checking !== undefined || this.#running.length > 0) this.#schedule();
   }
 
   /** Reads take turns. */
   #continueRead(): void {
     const running = this.#running.shift();
     if (running === undefined) return;
-    const until = performance.now() + sliceMs;
     try {
-      for (;;) {
-        const step = running.steps.next();
-        if (step.done) return this.#replyFound(running.id, step.value);
-        if (performance.now() > until) break;
-      }
-      this.#running.push(running);
+      const found = inSlice(running.steps);
+      if (found === undefined) this.#running.push(running);
+      else this.#replyFound(running.id, found.value);
     } catch (error) {
       this.#fail(running.id, error);
     }
   }
 
+  #check(checking: Steps<void>): void {
+    try {
+      if (inSlice(checking) !== undefined) this.#checking = undefined;
+    } catch (error) {
+      this.#checking = undefined;
+      this.#damage = failureOf(this.#data.file, error);
+      for (const { id } of this.#running.splice(0)) this.#fail(id, this.#damage);
+      throw error;
+    }
+  }
+
   #maintain(): void {
     try {
+      if (this.#checking !== undefined) {
+        // Rows must not be removed meanwhile.
+        this.#check(this.#checking);
+        return;
+      }
       if (this.#elapsedMs !== undefined) {
         this.#retention.tick(this.#elapsedMs);
         this.#elapsedMs = undefined;
@@ -171,8 +236,8 @@ class JournalService {
       const mustFree = this.#writer.isNearlyFull;
       if (this.#recordsAdded >= cleanRecords || mustFree) {
         if (this.#retention.clean(mustFree)) this.#pagesWritten += 64;
-        if (this.#retention.hasWork(mustFree)) return this.#schedule();
-        this.#recordsAdded = 0;
+        if (this.#retention.hasWork(mustFree)) this.#schedule();
+        else this.#recordsAdded = 0;
       }
       if (this.#pagesWritten < checkpointPages) return;
       this.#data.checkpoint();
@@ -193,6 +258,16 @@ class JournalService {
 
   #fail(id: number, error: unknown): void {
     this.#reply(replyOf(id, failureOf(this.#data.file, error)));
+  }
+}
+
+/** Continues for a slice of time. Returns the result, or undefined if there is more. */
+function inSlice<T>(steps: Steps<T>): { readonly value: T } | undefined {
+  const until = performance.now() + sliceMs;
+  for (;;) {
+    const step = steps.next();
+    if (step.done === true) return step;
+    if (performance.now() > until) return undefined;
   }
 }
 

@@ -3,12 +3,16 @@ import {
   accessSync,
   closeSync,
   constants,
+  existsSync,
   fsyncSync,
   linkSync,
+  lstatSync,
   mkdirSync,
   openSync,
   readdirSync,
   readFileSync,
+  realpathSync,
+  renameSync,
   rmSync,
   type Stats,
   statSync,
@@ -17,23 +21,35 @@ import { basename, dirname, join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { messageOf } from "../../../base/errors.ts";
 import type { ThreadOptions } from "../messages.ts";
-import { DataFile } from "./data-file.ts";
+import { DataFile, pageBytes } from "./data-file.ts";
 import { damaged, JournalFailure, readFailure, sqliteCode, sqliteCodes } from "./failures.ts";
 import { emptyNumbers } from "./numbers.ts";
 import { applicationId, createTables, formatVersion, textMark } from "./schema.ts";
+import { checkWal } from "./wal-check.ts";
 
 /** Opens the data file, or creates it with its folder. Throws a JournalFailure whose sentence names the file and says what to do. */
 export function openDataFile(options: ThreadOptions): DataFile {
-  const { file } = options;
-  const stats = statSync(file, { throwIfNoEntry: false });
-  if (stats === undefined) create(file, options.historyId);
-  else checkFile(file, stats);
+  const file = findFile(options);
+  if (options.sync === "full") checkWal(file);
   const db = openDatabase(file);
   try {
     checkFormat(file, db);
     return new DataFile(file, db, options.sync);
   } catch (error) {
     db.close();
+    throw openFailure(file, error);
+  }
+}
+
+/** Creates the file if it is missing. Returns its own path: the write-ahead log is beside it, and not beside a link to it. */
+function findFile({ file, historyId }: ThreadOptions): string {
+  try {
+    const stats = statSync(file, { throwIfNoEntry: false });
+    if (stats === undefined) create(file, historyId);
+    const path = realpathSync(file);
+    if (stats !== undefined) checkFile(path, stats);
+    return path;
+  } catch (error) {
     throw openFailure(file, error);
   }
 }
@@ -77,9 +93,12 @@ function create(file: string, historyId: string): void {
   const folder = dirname(file);
   const draft = `${file}.new-${randomUUID()}`;
   try {
-    if (statSync(folder, { throwIfNoEntry: false }) === undefined) {
-      mkdirSync(folder, { mode: 0o700 });
+    if (lstatSync(file, { throwIfNoEntry: false }) !== undefined) {
+      throw refused(
+        `${file} is a symbolic link to a file that is missing. Put the file back, or remove the link.`,
+      );
     }
+    if (!existsSync(folder)) mkdirSync(folder, { mode: 0o700 });
     if (statSync(`${file}-wal`, { throwIfNoEntry: false }) !== undefined) {
       throw refused(
         `${file}-wal has changes of a data file that is missing: ${file}. Put the file back, or move ${file}-wal away ` +
@@ -89,12 +108,14 @@ function create(file: string, historyId: string): void {
     closeSync(openSync(draft, "wx", 0o600));
     const db = new DatabaseSync(draft);
     const body = JSON.stringify(emptyNumbers(historyId));
-    db.exec(`PRAGMA page_size = 4096; PRAGMA journal_mode = WAL; ${createTables}`);
+    db.exec(`PRAGMA page_size = ${pageBytes}; PRAGMA journal_mode = WAL; BEGIN; ${createTables}`);
     db.prepare("INSERT INTO numbers VALUES (1, ?, ?)").run(body, textMark(1, body));
+    db.exec("COMMIT");
     db.close();
     publish(draft, file);
   } catch (error) {
-    throw openFailure(file, error);
+    // Another process has created it.
+    if (codeOf(error) !== "EEXIST") throw error;
   } finally {
     for (const end of ["", "-wal", "-shm"]) rmSync(draft + end, { force: true });
   }
@@ -103,8 +124,15 @@ function create(file: string, historyId: string): void {
 /** Gives a complete file its name, unless that exists, and removes the name that it had. Survives a loss of power. */
 export function publish(draft: string, file: string): void {
   syncPath(draft);
-  linkSync(draft, file);
-  rmSync(draft);
+  try {
+    linkSync(draft, file);
+    rmSync(draft);
+  } catch (error) {
+    // Some file systems have no hard links.
+    const isMissing = ["EPERM", "ENOTSUP", "EOPNOTSUPP", "ENOSYS"].includes(codeOf(error));
+    if (!isMissing || existsSync(file)) throw error;
+    renameSync(draft, file);
+  }
   syncPath(dirname(file));
 }
 
@@ -130,12 +158,8 @@ function checkFile(file: string, stats: Stats): void {
         "names do not have, so a data file must have one name. Remove the others.",
     );
   }
-  try {
-    accessSync(file, constants.R_OK | constants.W_OK);
-    accessSync(dirname(file), constants.R_OK | constants.W_OK | constants.X_OK);
-  } catch (error) {
-    throw openFailure(file, error);
-  }
+  accessSync(file, constants.R_OK | constants.W_OK);
+  accessSync(dirname(file), constants.R_OK | constants.W_OK | constants.X_OK);
 }
 
 /** Removes the first name of a file whose creation was interrupted at its end. Returns whether the file has one name then. */
@@ -151,12 +175,13 @@ function removeDraft(file: string, stats: Stats): boolean {
 /** What an opening failed with, as a sentence. */
 export function openFailure(file: string, error: unknown): JournalFailure {
   if (error instanceof JournalFailure) return error;
-  const code: unknown = error instanceof Error && "code" in error ? error.code : undefined;
+  const code = codeOf(error);
   const sqlite = sqliteCode(error);
   if (sqlite === sqliteCodes.busy) {
     const pid = ownerOf(file);
+    const owner = pid === String(process.pid) ? "this process" : `process ${pid}`;
     return refused(
-      `The data file ${file} is in use by ${pid === undefined ? "another process" : `process ${pid}`}. ` +
+      `The data file ${file} is in use by ${pid === undefined ? "another process" : owner}. ` +
         "End that process first, or name another file: a data file has one owner.",
     );
   }
@@ -168,9 +193,9 @@ export function openFailure(file: string, error: unknown): JournalFailure {
   if (sqlite === sqliteCodes.full || code === "ENOSPC") {
     return refused(`There is no room on the disk for the data file ${file}. Free some.`);
   }
-  if (code === "ENOENT") {
+  if (code === "ENOENT" && !existsSync(dirname(file))) {
     return refused(
-      `The folder of ${dirname(file)} does not exist. Create it for the data file ${file}.`,
+      `The folder ${dirname(file)} can't be created, as its own folder does not exist. Create it for the data file ${file}.`,
     );
   }
   if (code === "EACCES" || code === "EPERM" || sqlite === sqliteCodes.cantOpen) {
@@ -199,6 +224,11 @@ function ownerOf(file: string): string | undefined {
   } catch {
     return undefined;
   }
+}
+
+/** The code of an error of the system; empty: it has no such code. */
+export function codeOf(error: unknown): string {
+  return error instanceof Error && "code" in error ? String(error.code) : "";
 }
 
 export function refused(message: string): JournalFailure {

@@ -3,7 +3,7 @@ import type { FoundRecords, ReadCall } from "../messages.ts";
 import { RecordReader } from "../record.ts";
 import type { DataFile } from "./data-file.ts";
 import { damaged, JournalFailure } from "./failures.ts";
-import { KeyIndex } from "./key-index.ts";
+import type { KeyIndex, Steps } from "./key-index.ts";
 
 /** Size of the parts of the state that are read at once, in bytes, and the maximum number of keys. */
 const partBytes = 64 * 1024;
@@ -11,9 +11,6 @@ const maxPartKeys = 200;
 
 /** Rows of the log that are read at once. */
 const readAtOnce = 32;
-
-/** A read in steps: commits are executed between these. */
-export type Steps<T> = Generator<undefined, T>;
 
 /** One record of the data file, with all of its bytes. */
 type Row = RecordReader;
@@ -33,7 +30,7 @@ export class JournalReader {
   constructor(data: DataFile) {
     this.#data = data;
     const { db } = data;
-    this.#index = new KeyIndex(data.file, db);
+    this.#index = data.index;
     // One row for each part: a row for each object would take three times as long.
     this.#readPart = db.prepare(
       "SELECT CAST(group_concat(log.record, '') AS BLOB) AS records, count(*) AS keys, count(log.id) AS found, max(newest.key) AS last " +
@@ -53,12 +50,14 @@ export class JournalReader {
 
   /** The newest record of each key, deletions included: they show that no other record of the key is the newest. */
   objects(after: Uint8Array | undefined): FoundRecords {
+    if (after === undefined) this.#data.isMapped = true;
     const { records, keys, found, last } =
       this.#readPart.get(after ?? new Uint8Array(0), this.#partKeys) ?? {};
+    const isLast = Number(keys) < this.#partKeys;
+    if (isLast) this.#data.isMapped = false;
     if (!(records instanceof Uint8Array)) return { records: new Uint8Array(0) };
     if (keys !== found) throw damaged(this.#data.file, "a record is missing");
     const perKey = Math.max(1, records.length / Number(keys));
-    const isLast = Number(keys) < this.#partKeys;
     this.#partKeys = Math.max(1, Math.min(maxPartKeys, Math.floor(partBytes / perKey)));
     return { records: whole(records), nextKey: isLast ? undefined : (last as Uint8Array) };
   }

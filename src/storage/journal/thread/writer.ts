@@ -16,7 +16,10 @@ const maxRequests = 10_000;
 const reservedPart = 1 / 32;
 const minReservedPages = 64;
 
-/** How long a commit waits for room that the history gives way to, in milliseconds. */
+/** SQLite's own limit. */
+const maxPageCount = 0xffff_fffe;
+
+/** How long a commit waits while history is removed to make room for it, in milliseconds. */
 const maxMakeRoomMs = 1_000;
 
 /** Writes commits to the data file. */
@@ -37,7 +40,7 @@ export class JournalWriter {
     this.#retention = retention;
     this.#insertRecord = data.db.prepare("INSERT INTO log VALUES (?, ?)");
     this.#insertKey = data.db.prepare("INSERT INTO keys VALUES (?, ?, ?)");
-    this.#maxPages = Math.max(2, Math.min(Math.floor(maxBytes / pageBytes), 0xffff_fffe));
+    this.#maxPages = Math.max(2, Math.min(Math.floor(maxBytes / pageBytes), maxPageCount));
     const reserved = Math.max(minReservedPages, Math.ceil(this.#maxPages * reservedPart));
     this.#maxPutPages = Math.max(1, this.#maxPages - reserved);
     this.#allow(this.#maxPages);
@@ -45,8 +48,7 @@ export class JournalWriter {
 
   /** Whether the file is so full that the history has to give way. */
   get isNearlyFull(): boolean {
-    const { count, free } = this.#data.pages;
-    return count - free > this.#maxPutPages * 0.9;
+    return this.#maxPages < maxPageCount && this.#data.usedPages > this.#maxPutPages * 0.9;
   }
 
   /**
@@ -63,7 +65,9 @@ export class JournalWriter {
         return;
       } catch (error) {
         if (sqliteCode(error) !== sqliteCodes.full) throw this.#failed(error);
-        if (performance.now() > giveUpAt || !this.#makeRoom()) throw this.#full();
+        const isAtLimit = this.#isAtLimit(call);
+        const isInTime = performance.now() < giveUpAt;
+        if (!(isAtLimit && isInTime && this.#makeRoom())) throw this.#full(isAtLimit);
       } finally {
         this.#allow(this.#maxPages);
       }
@@ -159,10 +163,15 @@ export class JournalWriter {
     this.#allowedPages = pages;
   }
 
-  #full(): JournalFailure {
-    const { file, pages } = this.#data;
-    const isLimit = pages.count >= this.#maxPutPages;
-    const why = isLimit
+  /** Whether a commit without room is at the limit of the file, and not at that of the disk. */
+  #isAtLimit({ replaced, records }: CommitCall): boolean {
+    const needed = 2 * replaced.length + records.length / (pageBytes / 2) + 2;
+    return this.#data.pages + needed >= this.#maxPutPages;
+  }
+
+  #full(isAtLimit: boolean): JournalFailure {
+    const { file } = this.#data;
+    const why = isAtLimit
       ? `is at its limit of ${this.#maxPages * pageBytes} bytes. Delete objects`
       : "can't grow: there is no room on the disk. Free some";
     return new JournalFailure("full", `The data file ${file} ${why}, then try again.`);

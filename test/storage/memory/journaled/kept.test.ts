@@ -1,36 +1,47 @@
 import { describe, expect, test } from "vitest";
 import { systemClock } from "../../../../src/base/clock.ts";
 import { MemoryStorage } from "../../../../src/storage/memory/memory-storage.ts";
-import { MemoryStore } from "../../../../src/storage/memory/memory-store.ts";
+import {
+  MemoryStore,
+  type MemoryStoreOptions,
+} from "../../../../src/storage/memory/memory-store.ts";
 import { FakeClock } from "../../../fake-clock.ts";
 import { bytes, expectFailure, linearizable } from "../../conformance/opened.ts";
 import { describeStorage } from "../../conformance.ts";
 import { TestJournal } from "./test-journal.ts";
 
-describeStorage("A MemoryStorage with a journal", async () => {
-  const journal = new TestJournal([], true);
-  const onFault = (error: Error): void => {
-    throw error;
-  };
-  const store = await MemoryStore.open({ clock: systemClock, journal, onFault });
-  const storage = new MemoryStorage({ store, resource: "things", prefix: "" });
-  return {
-    storage,
-    write: (operations) => storage.txn(operations),
-    compact: (revision) => storage.compact(revision),
-    close: () => store.close(),
-  };
+describe.each([
+  ["all of its history in memory", 100_000],
+  ["one revision in memory", 1],
+])("with %s", (_, maxLogRevisions) => {
+  describeStorage("A MemoryStorage with a journal", async () => {
+    const journal = new TestJournal([], true);
+    const onFault = (error: Error): void => {
+      throw error;
+    };
+    const store = await MemoryStore.open({ clock: systemClock, journal, onFault, maxLogRevisions });
+    const storage = new MemoryStorage({ store, resource: "things", prefix: "" });
+    return {
+      storage,
+      write: (operations) => storage.txn(operations),
+      compact: (revision) => storage.compact(revision),
+      close: () => store.close(),
+    };
+  });
 });
 
 const value = bytes("1");
 
-async function open(journal: TestJournal = new TestJournal()) {
+async function open(
+  journal: TestJournal = new TestJournal(),
+  options: Omit<MemoryStoreOptions, "clock"> = {},
+) {
   const clock = new FakeClock();
   const faults: Error[] = [];
   const onFault = (error: Error): void => {
     faults.push(error);
   };
-  const store = await MemoryStore.open({ clock, journal, onFault });
+  const store = await MemoryStore.open({ clock, journal, onFault, ...options });
   const storage = new MemoryStorage({ store, resource: "things", prefix: "" });
   const get = async (key: string) => (await storage.get({ key, at: linearizable })).object;
   return { clock, journal, faults, store, storage, get };
@@ -169,6 +180,40 @@ describe("a change of a store with a journal", () => {
     expect(revisions).toEqual(revisions.toSorted((a, b) => a - b));
   });
 
+  test("leaves what is kept readable in memory, however many others are not kept yet", async () => {
+    const { clock, journal, storage, get } = await open(new TestJournal(), { maxLogRevisions: 1 });
+    const first = storage.put({ key: "a", value });
+    await clock.settle();
+    const others = Array.from({ length: 10 }, () => storage.put({ key: "a", value }));
+    journal.keep();
+    await first;
+    expect((await get("a"))?.version).toBe(1);
+    expect(journal.reads).toEqual([]);
+    await clock.settle();
+    journal.keep();
+    await Promise.all(others);
+    expect((await get("a"))?.version).toBe(11);
+  });
+
+  test("takes no room when it was taken back", async () => {
+    const { clock, journal, storage } = await open(new TestJournal(), { maxStateBytes: 4_000 });
+    const large = new Uint8Array(2_000);
+    for (let i = 0; i < 5; i++) {
+      const write = storage.put({ key: "a", value: large });
+      const refused = expectFailure(write, "STORAGE_FULL");
+      await clock.settle();
+      journal.refuse();
+      await refused;
+    }
+    journal.isAutomatic = true;
+    const write = storage.put({ key: "a", value: large });
+    await clock.settle();
+    expect((await write).revision).toBe(2);
+    const more = expectFailure(storage.put({ key: "b", value: large }), "STORAGE_FULL");
+    await clock.settle();
+    await more;
+  });
+
   test("is kept before the store is closed", async () => {
     const { clock, journal, store, storage } = await open();
     const write = storage.put({ key: "a", value });
@@ -199,7 +244,9 @@ describe("after a restart", () => {
     const granted = store.leases.grant(30);
     await before.clock.settle();
     await before.clock.elapse(20_000);
-    const after = await open(before.journal.crashed(false));
+    const found = before.journal.crashed(false);
+    found.isAutomatic = true;
+    const after = await open(found);
     expect(after.store.historyId).toBe(await renewed);
     expect(after.store.revision).toBe(3);
     const { items } = await after.storage.list({ prefix: "", limit: 0, at: linearizable });
