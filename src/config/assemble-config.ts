@@ -1,6 +1,7 @@
 import { X509Certificate } from "node:crypto";
 import { resolve } from "node:path";
 import { usableCores } from "../base/process-limits.ts";
+import { dataConfig } from "./assemble-data.ts";
 import {
   assembleAdmin,
   assembleIdentity,
@@ -22,7 +23,6 @@ import type {
   TcpAddress,
   UpstreamConfig,
 } from "./config.ts";
-import { dataConfig } from "./data-options.ts";
 import { etcdOptions } from "./etcd-options.ts";
 import { dividedLimitNames, limitsOf } from "./limit-options.ts";
 import { flagOf, type OptionName, type OptionValues } from "./options.ts";

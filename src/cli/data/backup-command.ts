@@ -1,8 +1,9 @@
-import { open, rename, rm, stat } from "node:fs/promises";
+import { createWriteStream } from "node:fs";
+import { rename, rm, stat } from "node:fs/promises";
 import type { IncomingMessage } from "node:http";
 import { pipeline } from "node:stream/promises";
 import type { Command } from "commander";
-import { invalidRequest, messageOf, WatchFanoutError } from "../../base/errors.ts";
+import { invalidRequest, WatchFanoutError } from "../../base/errors.ts";
 import {
   type AdminPortOptions,
   addAdminPortOptions,
@@ -42,7 +43,7 @@ export function addBackupCommand(program: Command, io: CommandIo = processIo): v
 }
 
 /** Rejects with INVALID_REQUEST if there is a file of this name. */
-export async function checkAbsent(file: string): Promise<void> {
+async function checkAbsent(file: string): Promise<void> {
   const found = await stat(file).catch(() => undefined);
   if (found === undefined) return;
   throw invalidRequest("file", `${file} exists already, and is left as it is. Name another file.`);
@@ -75,18 +76,11 @@ async function readBackup(
   }
 }
 
-/** Writes the whole response to a file that only this user can read. Rejects if the service has not sent all of it. */
+/** Writes the whole response to a file that only this user can read, on the disk. Rejects if it is cut off. */
 async function written(response: IncomingMessage, path: string): Promise<number> {
-  const file = await open(path, "w", 0o600).catch((error: unknown) => {
-    throw invalidRequest("file", `${path} can't be written: ${messageOf(error)}`);
-  });
-  try {
-    await pipeline(response, file.createWriteStream({ autoClose: false }));
-    await file.sync();
-    return (await file.stat()).size;
-  } finally {
-    await file.close();
-  }
+  const file = createWriteStream(path, { mode: 0o600, flush: true });
+  await pipeline(response, file);
+  return file.bytesWritten;
 }
 
 async function refusal(response: IncomingMessage, { origin }: URL): Promise<Error> {

@@ -1,6 +1,7 @@
 import type { Logger } from "pino";
 import type { Clock } from "../../base/clock.ts";
 import type { Config, ListenAddress, ResourceConfig, TcpAddress } from "../../config/config.ts";
+import { isLocalHost } from "../../identity/peer.ts";
 import { type ReadinessCheck, type RunningAdmin, startAdmin } from "../../server/admin/admin.ts";
 import { BackupPage } from "../../server/admin/backup-page.ts";
 import { StatusPages } from "../../server/admin/status/status-pages.ts";
@@ -9,7 +10,7 @@ import { ProcessStatus } from "../status/process-status.ts";
 import { ServiceStatus } from "../status/service-status.ts";
 import { ceilingOfProcess } from "../workers/worker-config.ts";
 import { watchPair } from "./certificates.ts";
-import { backupPathOf } from "./embedded-store.ts";
+import { backupFolderOf } from "./embedded-store.ts";
 import { watchedTokens } from "./identity.ts";
 import { openOtlp } from "./otlp.ts";
 import { ServiceProcess } from "./service-process.ts";
@@ -150,19 +151,30 @@ function backupPageOf(main: ServiceProcess): BackupPage | undefined {
   if (path === undefined) return undefined;
   return new BackupPage({
     source: () => main.journal,
-    temporaryPath: backupPathOf(path),
+    temporaryFolder: backupFolderOf(path),
     refusal: backupRefusal(config),
     logger: context.logger,
   });
 }
 
-/** A backup has all data: without tokens the admin port gives it only where every client may read everything. */
-function backupRefusal({ admin, identity, policy, tls, listen }: Config): string | undefined {
+/**
+ * Why the admin port gives no backup, a sentence: that has all data, which without a token it may give only where every
+ * client that can reach the port may read everything. Undefined: it gives them.
+ */
+export function backupRefusal({
+  admin,
+  identity,
+  policy,
+  tls,
+  listen,
+}: Config): string | undefined {
+  if (admin.tokenFile !== undefined) return undefined;
   const { tokenFile, jwt, trustedForwarders } = identity;
   const credentials = [tokenFile, jwt, trustedForwarders, policy, tls?.clientCa];
-  const isOpen = credentials.every((source) => source === undefined) && !("path" in listen);
-  if (isOpen || admin.tokenFile !== undefined) return undefined;
-  return "Set --admin-token-file: a backup has all data, for which clients of this service need a credential.";
+  const isLimited = credentials.some((source) => source !== undefined) || "path" in listen;
+  const isWider = !isLimited && isLocalHost(listen.host) && !isLocalHost(admin.listen.host);
+  if (!isLimited && !isWider) return undefined;
+  return "Set --admin-token-file: a backup has all data, and clients of this service need more to get them.";
 }
 
 async function openWorkers(

@@ -28,6 +28,8 @@ export interface AdminEvents {
 
 /** Pages that respond to GET requests by their path and query. */
 export interface AdminPages {
+  /** The group that a token must have for them, if tokens are needed. Undefined: any token is enough. */
+  readonly group?: string;
   /** Whether it responds to requests of this path. */
   has(path: string): boolean;
   /** Rejects if the page could not be made, which is 500. */
@@ -293,6 +295,10 @@ async function responseTo(
     return { status: 405, body: `${path} supports GET and HEAD only.\n`, headers };
   }
   if (other !== undefined) return other(query);
+  if (pages?.group !== undefined && !isInGroup(request, options, pages.group)) {
+    const body = `The token needs the group ${pages.group}: sha256:HEX NAME,${pages.group} in --admin-token-file.\n`;
+    return { status: 403, body };
+  }
   if (pages !== undefined) {
     const result = await pages.respond(path, query);
     if (request.method !== "HEAD" || !("begin" in result)) return result;
@@ -323,6 +329,11 @@ function mayBeRebound({ headers }: IncomingMessage, { listen, tokens }: AdminOpt
 function hasToken({ headers }: IncomingMessage, { tokens }: AdminOptions): boolean {
   if (tokens === undefined) return true;
   return tokens.find(tokenOf(headers.authorization ?? "")) !== undefined;
+}
+
+function isInGroup({ headers }: IncomingMessage, { tokens }: AdminOptions, group: string): boolean {
+  if (tokens === undefined) return true;
+  return tokens.find(tokenOf(headers.authorization ?? ""))?.groups.includes(group) === true;
 }
 
 /** The bearer token, or the password of Basic; empty if there is neither. */

@@ -26,17 +26,13 @@ export class CommandProcess implements AsyncDisposable {
   readonly #changed: (() => void)[] = [];
   #exited = false;
 
-  /** `openFiles`: its limit of open files. Default: that of this process. */
-  constructor(
-    args: readonly string[],
-    env: Readonly<Record<string, string>> = {},
-    openFiles?: number,
-  ) {
+  /** `limit`: an option of `ulimit`, such as `-n 300`. Default: the limits of this process. */
+  constructor(args: readonly string[], env: Readonly<Record<string, string>> = {}, limit?: string) {
     const command = [process.execPath, "--disable-warning=ExperimentalWarning", main, ...args];
     const limited =
-      openFiles === undefined
+      limit === undefined
         ? command
-        : ["/bin/sh", "-c", `ulimit -n ${openFiles} && exec "$@"`, "sh", ...command];
+        : ["/bin/sh", "-c", `ulimit ${limit} && exec "$@"`, "sh", ...command];
     const [program = "", ...rest] = limited;
     this.#child = spawn(program, rest, {
       env: {
@@ -118,12 +114,12 @@ export interface Served {
 export async function startServe(
   args: readonly string[] = [],
   env: Readonly<Record<string, string>> = {},
-  openFiles?: number,
+  limit?: string,
 ): Promise<Served> {
   const process = new CommandProcess(
     ["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", ...args],
     env,
-    openFiles,
+    limit,
   );
   const [, grpc = ""] = await process.printed(/serves gRPC on (\S+)/);
   const [, admin = ""] = await process.printed(/admin +(\S+)\/readyz/);

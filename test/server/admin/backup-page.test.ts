@@ -1,10 +1,11 @@
-import { existsSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { get, type IncomingMessage } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { buffer } from "node:stream/consumers";
 import { pino } from "pino";
 import { expect, onTestFinished, test } from "vitest";
+import { parseTokenFile, StaticTokens, tokenDigest } from "../../../src/identity/token-file.ts";
 import { startAdmin } from "../../../src/server/admin/admin.ts";
 import { BackupPage } from "../../../src/server/admin/backup-page.ts";
 
@@ -13,16 +14,16 @@ type Source = (path: string, signal: AbortSignal) => Promise<void>;
 const content = Buffer.alloc(300_000, "content");
 
 /** An admin port whose backups are made by `make`. */
-async function serve(make: Source | undefined, refusal?: string) {
+async function serve(make: Source | undefined, refusal?: string, tokens?: StaticTokens) {
   const folder = mkdtempSync(join(tmpdir(), "backup-page-"));
   const logger = pino({ level: "silent" });
   const page = new BackupPage({
     source: () => make && { backup: (path, signal = AbortSignal.abort()) => make(path, signal) },
-    temporaryPath: join(folder, "copy"),
+    temporaryFolder: join(folder, "backup"),
     ...{ refusal, logger },
   });
   const admin = await startAdmin({
-    ...{ listen: { host: "127.0.0.1", port: 0 }, logger, backup: page },
+    ...{ listen: { host: "127.0.0.1", port: 0 }, logger, backup: page, tokens },
     readiness: () => [],
     metrics: { contentType: "text/plain", render: async () => "" },
   });
@@ -42,7 +43,8 @@ function requested(url: string): Promise<IncomingMessage> {
 
 test("A backup is sent whole, and its copy is removed.", async () => {
   const { url, folder } = await serve(async (path) => writeFileSync(path, content));
-  writeFileSync(join(folder, "copy"), "of a process that was killed");
+  mkdirSync(join(folder, "backup"));
+  writeFileSync(join(folder, "backup", "copy"), "of a process that was killed");
   const response = await requested(url);
   expect(response.statusCode).toBe(200);
   expect(response.headers["content-length"]).toBe(String(content.length));
@@ -51,21 +53,21 @@ test("A backup is sent whole, and its copy is removed.", async () => {
 });
 
 test("While a backup is in progress, another one is refused; afterwards it is not.", async () => {
-  let finish = (): void => {};
+  const finishes: (() => void)[] = [];
   const { url, folder } = await serve(async (path) => {
-    await new Promise<void>((resolve) => {
-      finish = resolve;
-    });
+    await new Promise<void>((resolve) => finishes.push(resolve));
     writeFileSync(path, content);
   });
   const first = requested(url);
-  await expect.poll(async () => (await fetch(url)).status).toBe(409);
-  finish();
+  await expect.poll(() => finishes.length).toBe(1);
+  expect((await fetch(url)).status).toBe(409);
+  finishes[0]?.();
   expect((await buffer(await first)).length).toBe(content.length);
-  await expect.poll(() => existsSync(join(folder, "copy"))).toBe(false);
+  await expect.poll(() => existsSync(join(folder, "backup"))).toBe(false);
   const again = requested(url);
-  await expect.poll(async () => (await fetch(url)).status).toBe(409);
-  finish();
+  await expect.poll(() => finishes.length).toBe(2);
+  expect((await fetch(url)).status).toBe(409);
+  finishes[1]?.();
   expect((await again).statusCode).toBe(200);
 });
 
@@ -103,4 +105,19 @@ test("A store that is not open, a refusal, and HEAD make no backup.", async () =
   const head = await serve(() => Promise.reject(new Error("made")));
   const { status, headers } = await fetch(head.url, { method: "HEAD" });
   expect([status, headers.get("content-type")]).toEqual([200, "application/vnd.sqlite3"]);
+});
+
+test("With tokens a backup needs one with the group `backup`: that of monitoring is not enough.", async () => {
+  const of = (token: string): string => `sha256:${tokenDigest(token)}`;
+  const lines = `${of("secret")} prometheus\n${of("other")} ops,backup\n`;
+  const tokens = new StaticTokens(parseTokenFile(Buffer.from(lines)), () => {});
+  const { url } = await serve(async (path) => writeFileSync(path, content), undefined, tokens);
+  const statusOf = async (token: string): Promise<number> => {
+    const response = await fetch(url, { headers: { authorization: `Bearer ${token}` } });
+    await response.arrayBuffer();
+    return response.status;
+  };
+  expect((await fetch(url)).status).toBe(401);
+  expect(await statusOf("secret")).toBe(403);
+  expect(await statusOf("other")).toBe(200);
 });
