@@ -1,4 +1,4 @@
-import { type ServerDuplexStream, status } from "@grpc/grpc-js";
+import { Metadata, type ServerDuplexStream, status } from "@grpc/grpc-js";
 import type { Timer } from "../../base/clock.ts";
 import { Fifo } from "../../base/fifo.ts";
 import { compacted, duplicateWatch, tooMany } from "../../etcd/wire/error-texts.ts";
@@ -75,7 +75,8 @@ export class WatchCall {
     this.#call.on("cancelled", () => this.#close());
     this.#call.on("error", () => this.#close());
     this.#call.on("close", () => this.#close());
-    this.#call.sendMetadata(this.#call.metadata.clone());
+    // Clients wait for the headers of a stream before its first response.
+    this.#call.sendMetadata(new Metadata());
   }
 
   /** Ends the call with this error. */
