@@ -30,20 +30,20 @@ const maxAnswers = 64;
 /** Number of batches that are sent in one turn of the event loop. */
 const batchesPerTurn = 32;
 
-export interface WatchCallOptions {
+export interface StoreWatchCallOptions {
   readonly served: ServedStore;
   /** Interval of the progress notifications of idle watches, in milliseconds. */
   readonly progressIntervalMs: number;
-  readonly onEnd: (call: WatchCall) => void;
+  readonly onEnd: (call: StoreWatchCall) => void;
 }
 
 /**
  * A call of etcd's Watch: one stream with many watches. Answers come in the order of their requests, then one batch of each
  * watch in turn, as fast as the client accepts them.
  */
-export class WatchCall {
+export class StoreWatchCall {
   readonly #call: ServerDuplexStream<Buffer, Buffer>;
-  readonly #options: WatchCallOptions;
+  readonly #options: StoreWatchCallOptions;
   readonly #served: ServedStore;
   readonly #watches = new Map<bigint, StoreWatch>();
   /** The ids of watches that a compaction has ended. As in etcd they are in use until they are cancelled. */
@@ -62,7 +62,7 @@ export class WatchCall {
   #nextRound: Timer | undefined;
   #nextPump: Timer | undefined;
 
-  constructor(call: ServerDuplexStream<Buffer, Buffer>, options: WatchCallOptions) {
+  constructor(call: ServerDuplexStream<Buffer, Buffer>, options: StoreWatchCallOptions) {
     this.#call = call;
     this.#options = options;
     this.#served = options.served;
