@@ -18,7 +18,7 @@ const contractTests = [
  * Lock service (relay, namespace, own-services), its next lease id (rights/leases), or no etcd.
  */
 const embeddedTests = [
-  "test/etcd-api/{drained-connection,etcd3,etcdctl,namespace-escape,relay-certificate}.test.ts",
+  "test/etcd-api/{drained-connection,etcd3,etcdctl,namespace-escape}.test.ts",
   "test/etcd-api/{watch-bounds,watch-random,watch-random-faults}.test.ts",
   "test/etcd-api/gateway/{bounds,watch}.test.ts",
   "test/etcd-api/range/{bounds,compaction,range,range-stream}.test.ts",

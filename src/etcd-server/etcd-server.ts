@@ -17,7 +17,7 @@ import { LeaseService } from "./lease-service.ts";
 import { MaintenanceService, unimplementedMethod } from "./maintenance.ts";
 import { asStatus, etcdErrors, type StatusError, toEtcdError } from "./protocol/errors.ts";
 import type { ServedStore } from "./protocol/served-store.ts";
-import { WatchCall } from "./watch/watch-call.ts";
+import { StoreWatchCall } from "./watch/store-watch-call.ts";
 
 export interface EtcdServerOptions {
   readonly served: ServedStore;
@@ -51,7 +51,7 @@ export class EtcdServer {
     "grpc.max_concurrent_streams": maxStreams,
     interceptors: [withoutText],
   });
-  readonly #watches = new Set<WatchCall>();
+  readonly #watches = new Set<StoreWatchCall>();
   readonly #maintenance: MaintenanceService;
 
   constructor(options: EtcdServerOptions) {
@@ -138,7 +138,7 @@ export class EtcdServer {
   }
 
   readonly #watch = (call: ServerDuplexStream<Buffer, Buffer>): void => {
-    const watch = new WatchCall(call, {
+    const watch = new StoreWatchCall(call, {
       served: this.#options.served,
       progressIntervalMs: this.#options.progressIntervalMs,
       onEnd: () => this.#watches.delete(watch),

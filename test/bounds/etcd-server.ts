@@ -11,7 +11,7 @@ export const etcdServerBounds: readonly Bound[] = [
   },
   {
     what: "watches of a stream, those that a compaction has ended, and their responses",
-    owners: ["WatchCall"],
+    owners: ["StoreWatchCall"],
     bound:
       "20,000, 1,000 ended ones; 256 KiB and a batch that were not accepted, then watches stay where they are in the history; 64 answers, then requests are not read",
     per: "stream",

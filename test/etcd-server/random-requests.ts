@@ -6,12 +6,6 @@ import fc from "../property.ts";
  * which etcd uses, keeps the order of equal ones: above eleven it does not.
  */
 
-/** A call with one request. */
-export interface Call {
-  readonly path: string;
-  readonly request: Buffer;
-}
-
 const keys: readonly Buffer[] = [
   ...["a", "a/", "a/b", "ab", "b", "é", "z"].map((text) => Buffer.from(text)),
   Buffer.of(0),

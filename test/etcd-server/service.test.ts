@@ -8,7 +8,7 @@ import { RawGrpc, statusOf } from "../etcd-api/raw-grpc.ts";
 import { WatchClient } from "../etcd-api/watch-client.ts";
 import { encode, Message } from "../foreign/protobuf.ts";
 
-const closing: (() => Promise<unknown> | void)[] = [];
+const closing: (() => unknown)[] = [];
 afterEach(async () => {
   for (const close of closing.splice(0).reverse()) await close();
   vi.unstubAllEnvs();

@@ -21,6 +21,15 @@ const value = Buffer.from("v");
 const all = { 1: Buffer.of(0), 2: Buffer.of(0) };
 
 describe("A watch stream of the embedded store", () => {
+  test("has headers at once, without those of its request", async () => {
+    const started = await served();
+    const watch = new WatchClient(started.client, { token: "secret" });
+    watch.create(all);
+    await watch.until((responses) => responses.length === 1);
+    expect(watch.call.headers).toMatchObject({ ":status": 200 });
+    expect(watch.call.headers).not.toHaveProperty("token");
+  });
+
   test("answers a progress request when all of its watches were sent everything", async () => {
     const started = await served();
     const watch = new WatchClient(started.client);

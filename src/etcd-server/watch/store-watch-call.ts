@@ -1,4 +1,4 @@
-import { type ServerDuplexStream, status } from "@grpc/grpc-js";
+import { Metadata, type ServerDuplexStream, status } from "@grpc/grpc-js";
 import type { Timer } from "../../base/clock.ts";
 import { Fifo } from "../../base/fifo.ts";
 import { compacted, duplicateWatch, tooMany } from "../../etcd/wire/error-texts.ts";
@@ -30,20 +30,20 @@ const maxAnswers = 64;
 /** Number of batches that are sent in one turn of the event loop. */
 const batchesPerTurn = 32;
 
-export interface WatchCallOptions {
+export interface StoreWatchCallOptions {
   readonly served: ServedStore;
   /** Interval of the progress notifications of idle watches, in milliseconds. */
   readonly progressIntervalMs: number;
-  readonly onEnd: (call: WatchCall) => void;
+  readonly onEnd: (call: StoreWatchCall) => void;
 }
 
 /**
  * A call of etcd's Watch: one stream with many watches. Answers come in the order of their requests, then one batch of each
  * watch in turn, as fast as the client accepts them.
  */
-export class WatchCall {
+export class StoreWatchCall {
   readonly #call: ServerDuplexStream<Buffer, Buffer>;
-  readonly #options: WatchCallOptions;
+  readonly #options: StoreWatchCallOptions;
   readonly #served: ServedStore;
   readonly #watches = new Map<bigint, StoreWatch>();
   /** The ids of watches that a compaction has ended. As in etcd they are in use until they are cancelled. */
@@ -62,7 +62,7 @@ export class WatchCall {
   #nextRound: Timer | undefined;
   #nextPump: Timer | undefined;
 
-  constructor(call: ServerDuplexStream<Buffer, Buffer>, options: WatchCallOptions) {
+  constructor(call: ServerDuplexStream<Buffer, Buffer>, options: StoreWatchCallOptions) {
     this.#call = call;
     this.#options = options;
     this.#served = options.served;
@@ -75,7 +75,8 @@ export class WatchCall {
     this.#call.on("cancelled", () => this.#close());
     this.#call.on("error", () => this.#close());
     this.#call.on("close", () => this.#close());
-    this.#call.sendMetadata(this.#call.metadata.clone());
+    // Clients wait for the headers of a stream before its first response.
+    this.#call.sendMetadata(new Metadata());
   }
 
   /** Ends the call with this error. */
