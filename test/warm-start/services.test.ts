@@ -277,7 +277,10 @@ describe("A relay with --cache-dir", () => {
     await again.client().put("things", "later", value("1"));
     await untilHas(second, "later");
     expect(await listsOf(second)).toEqual({ relists: 0, warmStarts: 2 });
-    expect((await client.page("things", { at: { match: "ANY" } })).staleForMs).toBeUndefined();
+    // The root has started from its own caches, and its age is asked for every two seconds.
+    await until(
+      async () => (await client.page("things", { at: { match: "ANY" } })).staleForMs === undefined,
+    );
   });
 
   test("counts the age of what its upstream had when that had lost etcd", async () => {
@@ -294,7 +297,8 @@ describe("A relay with --cache-dir", () => {
     const second = await relay("relay", root);
     const lostForMs = performance.now() - lostAt;
     const page = await second.client().page("things", { at: { match: "ANY" } });
-    expect(page.staleForMs).toBeGreaterThanOrEqual(lostForMs);
+    // What was on its way when etcd was lost, and the time that a response takes, are not counted.
+    expect(page.staleForMs).toBeGreaterThan(lostForMs - 500);
     proxy.join();
   });
 
