@@ -1,5 +1,4 @@
 import { setTimeout as delay } from "node:timers/promises";
-import { CommandProcess } from "../../cli/serve/serve-process.ts";
 import { Message } from "../../foreign/protobuf.ts";
 import { linearizable } from "../../guarantees/guarantees.ts";
 import { seenEvent } from "../../guarantees/wire-objects.ts";
@@ -28,10 +27,18 @@ const nowhere = "http://127.0.0.1:1";
 /** How much less than its length a lease may have after a start, besides the time since then, in milliseconds. */
 const leaseSlackMs = 2_000;
 
-export interface KillRunOptions {
-  readonly random: Seeded;
-  /** The arguments of `watch-fanout serve`, anew for each start. */
-  readonly args: (random: Seeded) => readonly string[];
+/** How often the end of leases is looked for, in milliseconds. */
+const expiryMs = 300;
+
+/** The process of an embedded store, and what it has kept. */
+export interface KilledStore {
+  /** Starts it, with what it has kept. Resolves to its URL when it is ready. */
+  start(): Promise<string>;
+  /** Kills it, or lets it live for a while before. `gone` is called when clients must not call it any more. */
+  kill(gone: () => void): Promise<void>;
+  /** Starts it, and kills it before it is ready. */
+  killWhileStarting(): Promise<void>;
+  close(): Promise<void>;
 }
 
 /** How much was done until now. */
@@ -45,8 +52,8 @@ export interface KillTotals {
   unknown: number;
   changes: number;
   reads: number;
-  /** Streams that resumed another one. */
-  resumed: number;
+  /** Delivered to watchers. */
+  events: number;
 }
 
 /**
@@ -58,9 +65,10 @@ export interface KillTotals {
 export class KillRun {
   readonly totals: KillTotals = {
     ...{ kills: 0, whileStarting: 0, acknowledged: 0, refused: 0, unknown: 0 },
-    ...{ changes: 0, reads: 0, resumed: 0 },
+    ...{ changes: 0, reads: 0, events: 0 },
   };
-  readonly #options: KillRunOptions;
+  readonly #random: Seeded;
+  readonly #store: KilledStore;
   readonly #shared: Shared = { shown: 1, url: undefined };
   readonly #writers: readonly StoreWriter[];
   readonly #watchers: readonly RecordedWatcher[];
@@ -69,13 +77,12 @@ export class KillRun {
   readonly #era = new Era(0, 1, []);
   readonly #delivered = new Changing();
   readonly #disturbance = new Disturbance();
-  #process: CommandProcess | undefined;
   #startedAt = 0;
   #historyId = "";
 
-  constructor(options: KillRunOptions) {
-    const { random } = options;
-    this.#options = options;
+  constructor(random: Seeded, store: KilledStore) {
+    this.#random = random;
+    this.#store = store;
     this.#writers = writers.map((name) => new StoreWriter(name, random.fork(), this.#shared));
     const shared = this.#shared;
     const endpoint = {
@@ -103,14 +110,19 @@ export class KillRun {
 
   /** Kills the store under load, starts it again, and resolves to what is wrong. */
   async kill(): Promise<string[]> {
-    const { random } = this.#options;
     for (const watcher of this.#watchers) watcher.hurry(false);
     this.#reader.start();
     const writing = Promise.all(this.#writers.map((writer) => writer.run()));
-    await delay(random.between(0, 10) ** 2 * random.between(1, 6));
-    await this.#kill();
+    await this.#store.kill(() => {
+      this.#shared.url = undefined;
+    });
+    this.totals.kills++;
     await writing;
-    while (random.chance(0.15)) await this.#killWhileStarting();
+    while (this.#random.chance(0.15)) {
+      await this.#store.killWhileStarting();
+      this.totals.kills++;
+      this.totals.whileStarting++;
+    }
     await this.#start();
     return this.#check();
   }
@@ -119,6 +131,7 @@ export class KillRun {
   async expire(): Promise<string[]> {
     const wrong: string[] = [];
     await untilSeen("the leases to end", async () => {
+      await delay(expiryMs);
       wrong.push(...(await this.#check()));
       return this.#account.expiring.length === 0 || wrong.length > 0 ? true : undefined;
     });
@@ -126,52 +139,16 @@ export class KillRun {
   }
 
   async close(): Promise<void> {
-    await this.#process?.[Symbol.asyncDispose]();
+    await this.#store.close();
     this.#shared.url = undefined;
     await this.#reader.stop();
     await Promise.all(this.#watchers.map((watcher) => watcher.stop()));
     for (const writer of this.#writers) writer.close();
   }
 
-  #spawn(): CommandProcess {
-    const { args, random } = this.#options;
-    const free = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
-    const started = new CommandProcess(["serve", ...free, ...args(random)]);
-    this.#process = started;
-    return started;
-  }
-
   async #start(): Promise<void> {
-    const started = this.#spawn();
-    const said = async (what: RegExp): Promise<string> => {
-      const found = started.printed(what);
-      const [, address = ""] = await inTime(() => `the store to start: ${started.stderr}`, found);
-      return address;
-    };
-    const grpc = await said(/serves gRPC on (\S+)/);
-    const admin = await said(/admin +(\S+)\/readyz/);
     this.#startedAt = performance.now();
-    await untilSeen("the store to be ready", async () =>
-      (await fetch(`${admin}/readyz`)).ok ? true : undefined,
-    );
-    this.#shared.url = `http://${grpc}`;
-  }
-
-  async #kill(): Promise<void> {
-    this.#shared.url = undefined;
-    const killed = this.#process;
-    if (killed === undefined) throw new Error("The store does not run.");
-    killed.kill("SIGKILL");
-    const { code, signal, stderr } = await killed.exit;
-    if (signal !== "SIGKILL") throw new Error(`The store ended by itself, with ${code}: ${stderr}`);
-    this.totals.kills++;
-  }
-
-  async #killWhileStarting(): Promise<void> {
-    this.#spawn();
-    await delay(this.#options.random.between(100, 900));
-    await this.#kill();
-    this.totals.whileStarting++;
+    this.#shared.url = await this.#store.start();
   }
 
   /** Waits until all clients have what is there, compares it, and forgets it. */
@@ -302,7 +279,7 @@ export class KillRun {
     const { totals } = this;
     totals.changes += changes.length;
     totals.reads += this.#reader.reads.length;
-    totals.resumed = this.#watchers.reduce((sum, { resumed }) => sum + resumed, 0);
+    totals.events = this.#watchers.reduce((sum, { events }) => sum + events, 0);
     for (const { outcome } of operations) {
       if (outcome === "acknowledged" || outcome === "refused") totals[outcome]++;
       else totals.unknown++;

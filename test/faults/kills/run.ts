@@ -12,7 +12,7 @@ import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { Seeded } from "../seeded.ts";
 import { KillRun } from "./kill-run.ts";
-import { storeArgs } from "./store-args.ts";
+import { StoreProcess } from "./store-process.ts";
 
 const { values } = parseArgs({
   options: {
@@ -32,7 +32,12 @@ let wrong: readonly string[] = [];
 for (let done = 0, store = 0; done < count && wrong.length === 0; store++) {
   const folder = await mkdtemp(join(tmpdir(), "watch-fanout-kills-"));
   const random = new Seeded(seed + store);
-  const run = new KillRun({ random, args: await storeArgs(folder) });
+  const started = await StoreProcess.within(folder, random.fork());
+  if (store === 0) {
+    await started.start();
+    await started.close();
+  }
+  const run = new KillRun(random, started);
   const before = done;
   try {
     await run.open();
