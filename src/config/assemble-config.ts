@@ -22,6 +22,7 @@ import type {
   TcpAddress,
   UpstreamConfig,
 } from "./config.ts";
+import { dataConfig } from "./data-options.ts";
 import { etcdOptions } from "./etcd-options.ts";
 import { dividedLimitNames, limitsOf } from "./limit-options.ts";
 import { flagOf, type OptionName, type OptionValues } from "./options.ts";
@@ -47,9 +48,11 @@ export function assembleConfig(
   };
   const etcd = etcdConfig(values, checks);
   const upstream = upstreamConfig(values, checks);
+  const next = etcd ?? etcdOfUpstream(values, upstream, checks) ?? etcdOfStore(values);
   const config: Config = {
     etcd,
-    etcdApi: etcdApiConfig(values, etcd ?? etcdOfUpstream(values, upstream, checks), checks),
+    data: dataConfig(values, checks),
+    etcdApi: etcdApiConfig(values, next, checks),
     ownApi: values["watch-fanout-api"],
     upstream,
     resources: assembleResources(values, eventWindow, checks),
@@ -182,6 +185,15 @@ function etcdOfUpstream(
   };
 }
 
+/** The etcd API of the embedded store, behind a socket that only the process itself knows. */
+function etcdOfStore(values: OptionValues): EtcdConfig {
+  return {
+    ...{ endpoints: [], auth: undefined, tls: undefined },
+    ...connectionsOf(values),
+    createsHistoryKey: false,
+  };
+}
+
 /** Like etcd's URLs. Of a socket the path follows `unix:`, with TLS in full. */
 function endpointAt(address: string, hasTls: boolean): string {
   const isSocket = address.startsWith("unix:");
@@ -203,7 +215,7 @@ function connectionsOf(values: OptionValues): Pick<EtcdConfig, "keepalive" | "hi
 /** `next`: where its calls go. */
 function etcdApiConfig(
   values: OptionValues,
-  next: EtcdConfig | undefined,
+  next: EtcdConfig,
   checks: Checks,
 ): EtcdApiConfig | undefined {
   if (!values["etcd-api"]) {
@@ -213,10 +225,6 @@ function etcdApiConfig(
         "off leaves nothing to serve without --etcd-api. Set --etcd-api, or remove this option.",
       );
     }
-    return undefined;
-  }
-  if (next === undefined) {
-    checks.refuse("etcd-api", "needs --etcd or --upstream as well.");
     return undefined;
   }
   // A relay is recognised by its certificate, at a watch-fanout that does not pass it on.

@@ -1,3 +1,4 @@
+import { dataOptions } from "./data-options.ts";
 import { etcdOptions } from "./etcd-options.ts";
 import { limitOptions } from "./limit-options.ts";
 import { listenerOptions } from "./listener-options.ts";
@@ -133,7 +134,7 @@ const options = {
     list: "commas",
     value: "URL[,URL...]",
     help: "Client URLs of the etcd members, all http or all https, or Unix sockets: unix:PATH, with TLS unixs:PATH. Default port: 2379.",
-    defaultHelp: "an embedded store in memory",
+    defaultHelp: "the embedded store, see --data",
   },
   upstream: {
     schema: upstreamAddress,
@@ -164,6 +165,7 @@ const options = {
     defaultHelp:
       "of the embedded store, default= (every key); with --upstream, all that the relay may read",
   },
+  ...dataOptions,
   ...listenerOptions,
   ...callerOptions,
   ...etcdOptions,
@@ -281,6 +283,7 @@ export function fileKeyOf(name: OptionName): string {
 export type OptionValues = ValuesOf<typeof options>;
 
 const named: readonly (readonly [heading: string, names: readonly string[]])[] = [
+  ["Embedded store", Object.keys(dataOptions)],
   ["Ports and TLS", Object.keys(listenerOptions)],
   ["Callers and their rights", Object.keys(callerOptions)],
   ["etcd and its API", Object.keys(etcdOptions).filter((name) => name !== "etcd")],

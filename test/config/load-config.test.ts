@@ -78,6 +78,13 @@ test("the etcd API of a relay is passed to that of its upstream, with its creden
 test("without any source the embedded store serves one resource with all keys", () => {
   expect(load({})).toEqual({
     etcd: undefined,
+    data: {
+      path: "watch-fanout.data/store.db",
+      sync: "full",
+      historyMs: 24 * 3_600_000,
+      historyBytes: 2 * 2 ** 30,
+      maxBytes: 8 * 2 ** 30,
+    },
     upstream: undefined,
     ...{ etcdApi: undefined, ownApi: true },
     resources: [{ name: "default", prefix: "", ...plain }],
@@ -129,6 +136,18 @@ test("without any source the embedded store serves one resource with all keys", 
   } satisfies Config);
 });
 
+test(":memory: is a store without a file, also below etcd's API", () => {
+  const { data, etcdApi } = load({ flags: ["--data", ":memory:", "--etcd-api", "on"] });
+  expect(data?.path).toBeUndefined();
+  // The process knows its socket.
+  expect(etcdApi?.next).toMatchObject({ endpoints: [], createsHistoryKey: false });
+});
+
+test("with etcd, or as a relay, there is no embedded store", () => {
+  expect(load({ flags: ["--etcd", "http://a", "--resource", "all="] }).data).toBeUndefined();
+  expect(load({ flags: ["--upstream", "root:1"] }).data).toBeUndefined();
+});
+
 test("the defaults are those of the cache and of the server", () => {
   const { eventWindow, stallTimeoutMs, dispatchIntervalMs, maxStreamAgeMs, limits } = load({});
   expect(eventWindow).toEqual(defaultEventWindowBounds);
@@ -168,6 +187,17 @@ const cases: readonly [
     {},
     ({ upstream, resources }) => [upstream, resources],
     [{ addresses: ["root-0:50051", "[::1]:7"], tls: undefined, tokenFile: undefined }, []],
+  ],
+  ["data", "a.db", {}, ({ data }) => data?.path, "a.db"],
+  ["data-sync", "off", {}, ({ data }) => data?.sync, "off"],
+  ["data-history", "1h", {}, ({ data }) => data?.historyMs, 3_600_000],
+  ["data-history-bytes", "1MiB", {}, ({ data }) => data?.historyBytes, 2 ** 20],
+  [
+    "data-bytes",
+    "4MiB",
+    {},
+    ({ data }) => [data?.maxBytes, data?.historyBytes],
+    [2 ** 22, 2 ** 20],
   ],
   [
     "upstream-tls-ca",

@@ -26,6 +26,14 @@ export function startFront(
   return startWith({ etcd: etcdUrls, ...flags }, logger);
 }
 
+/** Starts a service with an embedded store, which keeps nothing. */
+export function startEmbedded(
+  flags: Readonly<Record<string, readonly string[]>> = {},
+  logger: Logger = pino({ level: "silent" }),
+): Promise<Front> {
+  return startWith({ data: [":memory:"], ...flags }, logger);
+}
+
 /** Starts a relay of the services at these addresses. */
 export function startRelay(
   addresses: readonly string[],

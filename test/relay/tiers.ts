@@ -29,7 +29,9 @@ export class Tier {
   /** Resolves when all its caches are ready. */
   static async start(options: Options, logger: Logger = silent): Promise<Tier> {
     const free = "127.0.0.1:0";
-    const given = { listen: free, admin: free, "shutdown-timeout": "1s", ...options };
+    const isFollower = "etcd" in options || "upstream" in options;
+    const own = { listen: free, admin: free, "shutdown-timeout": "1s" };
+    const given = { ...own, ...(isFollower ? {} : { data: ":memory:" }), ...options };
     const flags = Object.entries(given).map(([name, value]) => [
       name,
       typeof value === "string" ? [value] : value,

@@ -68,7 +68,7 @@ export class ProcessResources {
     const { context } = deps;
     this.#config = config;
     // With etcd's API a relay has one cache for both, filled by the etcd API of the next server.
-    const etcd = config.etcd ?? config.etcdApi?.next;
+    const etcd = config.etcd ?? (config.data === undefined ? config.etcdApi?.next : undefined);
     this.#etcd = etcd && openEtcd(etcd, config, context);
     const { maxDeletedObjects } = config.limits;
     if (this.#etcd !== undefined) {
@@ -92,27 +92,33 @@ export class ProcessResources {
     return this.#etcd;
   }
 
+  /** The embedded store. Undefined: the resources are those of etcd, or of an upstream. */
+  get embedded(): MemoryStore | undefined {
+    return this.#memory;
+  }
+
   /** What the etcd API serves from the caches. */
   cachedResources(): CachedResource[] {
     const isNamespaced = this.#config.etcdApi?.namespace !== undefined;
-    const historyKey = this.#etcd?.history.key;
-    const innerKey = historyKey && this.#inNamespace(historyKey);
+    const innerKey = this.#inNamespace(this.#historyKey);
     const own = innerKey && new OwnKeys(innerKey);
+    const embedded = this.#memory && confirmedBy(this.#memory);
     return this.#config.resources.flatMap(({ name, prefix }) => {
-      const [cacher, storage] = [this.caches.get(name), this.ofEtcd.get(name)];
+      const [cacher, storage] = [this.caches.get(name), this.ofEtcd.get(name) ?? embedded];
       const inner = this.#inNamespace(Buffer.from(prefix));
       if (cacher === undefined || storage === undefined || inner === undefined) return [];
       return [{ name, keys: { prefix: inner, own, isNamespaced }, cacher, storage }];
     });
   }
 
-  /** The keys in the etcd API of those whose storage is etcd, by name. */
+  /** The keys in the etcd API of those whose storage is etcd or the embedded store, by name. */
   etcdKeys(): ReadonlyMap<string, EtcdKeys> {
-    const key = this.#etcd?.history.key ?? Buffer.of();
+    const key = this.#historyKey;
     // One outside of the namespace can't be read by the etcd API: to relays it is a key that does not exist.
     const historyKey = (this.#inNamespace(key) ?? key).toString();
     const ofEtcd = this.#config.resources.flatMap(({ name, prefix }): [string, EtcdKeys][] => {
-      const inner = this.ofEtcd.has(name) ? this.#inNamespace(Buffer.from(prefix)) : undefined;
+      const isInEtcdApi = this.ofEtcd.has(name) || this.#memory !== undefined;
+      const inner = isInEtcdApi ? this.#inNamespace(Buffer.from(prefix)) : undefined;
       return inner === undefined ? [] : [[name, { prefix: inner.toString(), historyKey }]];
     });
     return new Map(ofEtcd);
@@ -141,6 +147,11 @@ export class ProcessResources {
     await this.#etcd?.close();
   }
 
+  /** The key with the id of the history. */
+  get #historyKey(): Buffer {
+    return Buffer.from((this.#config.etcd ?? this.#config.etcdApi?.next)?.historyKey ?? "");
+  }
+
   /** A key or prefix as the etcd API names it; undefined: it is not in its namespace. */
   #inNamespace(key: Buffer): Buffer | undefined {
     const namespace = this.#config.etcdApi?.namespace;
@@ -150,9 +161,8 @@ export class ProcessResources {
   #storageOf(resource: ResourceConfig, { context, relay }: ResourcesDeps): Storage {
     const { logger } = context;
     const { name, prefix } = resource;
-    // The embedded store has keys of its own for each resource, so prefixes have no effect.
     if (this.#memory !== undefined)
-      return new MemoryStorage({ store: this.#memory, resource: name });
+      return new MemoryStorage({ store: this.#memory, resource: name, prefix });
     if (this.#etcd === undefined) {
       if (relay !== undefined) return relay.storageOf(resource);
       throw new Error("There is neither etcd, nor a server to follow, nor an embedded store.");
@@ -198,6 +208,16 @@ export class ProcessResources {
     this.served.set(name, cacher);
     this.#closing.push(() => cacher.close());
   }
+}
+
+/** What the etcd API asks of the embedded store before a cache answers in its place. */
+function confirmedBy(store: MemoryStore): CachedResource["storage"] {
+  const isAvailable = (revision: number): boolean => revision >= store.oldest;
+  return {
+    get: ({ key, at }) => store.get(key, at),
+    isAvailable: async (revision) => isAvailable(revision),
+    currentRevisionWith: async (revision) => (isAvailable(revision) ? store.revision : undefined),
+  };
 }
 
 /** What bounds the deep reads of this process. To a main process each worker is one caller, and bounds its own callers. */

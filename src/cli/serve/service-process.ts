@@ -9,6 +9,7 @@ import type { Cacher } from "../../cacher/cacher.ts";
 import type { DeepReads } from "../../cacher/catch-up/deep-reads.ts";
 import type { UpstreamLimiter } from "../../cacher/freshness/upstream-limiter.ts";
 import type { Config, UpstreamConfig } from "../../config/config.ts";
+import { formatAddress } from "../../config/value-types.ts";
 import { MemberSync } from "../../etcd/client/member-sync.ts";
 import type { EtcdApi } from "../../etcd-api/etcd-api.ts";
 import { EtcdPages } from "../../etcd-api/etcd-pages.ts";
@@ -44,6 +45,7 @@ import { version } from "../output/version.ts";
 import type { ProcessParts } from "../status/process-status.ts";
 import { certificateChecks, watchExpiry, watchServerCertificates } from "./certificates.ts";
 import { openClientFacing } from "./client-facing.ts";
+import { EmbeddedEtcd } from "./embedded-etcd.ts";
 import { openEtcdApi } from "./etcd-connections.ts";
 import type { ProcessContext } from "./process-context.ts";
 import { type Pending, readiness } from "./readiness.ts";
@@ -75,6 +77,8 @@ export class ServiceProcess {
   #resources: ProcessResources | undefined;
   #relay: Relay | undefined;
   #etcdApi: EtcdApi | undefined;
+  /** What etcd's API is in front of, if that is the embedded store. */
+  #embedded: EmbeddedEtcd | undefined;
   #etcdPages: EtcdPages | undefined;
   #server: RunningServer | undefined;
   #rpcs: RpcMetrics | undefined;
@@ -193,11 +197,17 @@ export class ServiceProcess {
 
   /**
    * Opens etcd's own API, without a request to etcd. `metrics`: those of the service, for a page; undefined: without that
-   * page. Throws an Error with a sentence if a certificate or token is unusable.
+   * page. Throws an Error with a sentence if a certificate or token is unusable, or a socket can't be made.
    */
   openEtcdApi(metrics: MetricsSource | undefined): void {
     const { context } = this;
-    const api = openEtcdApi(this.#given, context);
+    const { etcdApi, data } = this.#given;
+    if (etcdApi !== undefined && data !== undefined) {
+      const embedded = new EmbeddedEtcd();
+      this.#embedded = embedded;
+      this.onStop(async () => embedded.close());
+    }
+    const api = openEtcdApi(this.#given, context, this.#embedded?.endpoint);
     if (api === undefined) return;
     this.#etcdApi = api;
     this.#etcdPages = new EtcdPages(api, context, metrics);
@@ -227,6 +237,7 @@ export class ServiceProcess {
     });
     this.onStop(() => resources.close());
     this.#resources = resources;
+    await this.#serveEmbedded(resources);
     // With a user of its own the caches have what clients without a token may not read.
     const isOpen = this.#config.etcdApi?.next.auth === undefined;
     this.#etcdApi?.serve(resources.cachedResources(), isOpen);
@@ -332,6 +343,32 @@ export class ServiceProcess {
     this.#server = server;
     this.onStop(() => server.drain(shutdownTimeoutMs));
     registerServerMetrics(meter, server);
+  }
+
+  /** Serves etcd's API over the embedded store, for that of clients. */
+  async #serveEmbedded({ embedded: store }: ProcessResources): Promise<void> {
+    const { etcdApi } = this.#config;
+    const embedded = this.#embedded;
+    if (embedded === undefined || store === undefined || etcdApi === undefined) return;
+    const { next, progressIntervalMs } = etcdApi;
+    const historyKey = Buffer.from(next.historyKey);
+    const { logger } = this.context;
+    const clientUrl = (): string => this.#clientUrl();
+    await embedded.serve({ store, historyKey, clientUrl, progressIntervalMs, logger });
+    // Before the store.
+    this.onStop(async () => embedded.close());
+  }
+
+  /** Where clients reach the service. */
+  #clientUrl(): string {
+    const { listen, tls, workers } = this.#config;
+    // The workers have the address of clients.
+    const address = workers > 1 ? listen : (this.#server?.address ?? listen);
+    if ("path" in address) return `unix://${address.path}`;
+    const { host, port } = address;
+    const isAny = host === "0.0.0.0" || host === "::";
+    const reached = formatAddress({ host: isAny ? hostname() : host, port });
+    return `${tls === undefined ? "http" : "https"}://${reached}`;
   }
 
   /** Closes everything in reverse order. */

@@ -16,7 +16,7 @@ export function workerConfig(config: Config, terms: WorkerTerms): Config {
   const upstream = { addresses: [address], tls: undefined, tokenFile: undefined };
   return {
     ...config,
-    ...{ etcd: undefined, upstream, workers: 1, logFormat },
+    ...{ etcd: undefined, data: undefined, upstream, workers: 1, logFormat },
     etcdApi: config.etcdApi && ofWorker(config.etcdApi, address),
     // The main process serves each by its own name.
     resources: config.resources.map((resource) => ({ ...resource, upstreamName: resource.name })),

@@ -20,6 +20,8 @@ import { IdleConnections, PipelinedRequests } from "./admin-connections.ts";
 
 /** A response that is sent as it arises. */
 export interface AdminEvents {
+  /** Of its head, which is all that a HEAD request gets. */
+  readonly contentType: string;
   /** Sends the head and the body. */
   begin(response: ServerResponse): void;
 }
@@ -75,6 +77,12 @@ export interface AdminOptions {
    * @internal
    */
   readonly status?: AdminPages | undefined;
+  /**
+   * A backup of the embedded store. Absent: there is no file of one.
+   *
+   * @internal
+   */
+  readonly backup?: AdminPages | undefined;
   /** Absent: the log level can't be changed here. */
   readonly logLevel?: LogLevelControl | undefined;
   /** What makes further pages from a query, by their path. */
@@ -112,7 +120,8 @@ const maxBodyBytes = 64;
  *   every check;
  * - `/metrics`: for Prometheus;
  * - `/log-level`: GET returns the log level, PUT sets it;
- * - `/`, `/status.json`, `/status/events`: the status, for people and programs (`StatusPages`).
+ * - `/`, `/status.json`, `/status/events`: the status, for people and programs (`StatusPages`);
+ * - `/backup`: a copy of the embedded store (`BackupPage`).
  *
  * With `tokens`, a request without one gets 401, and of `/livez` and `/readyz` the status alone, for probes.
  *
@@ -241,11 +250,12 @@ async function respond(
   if (hold(Buffer.byteLength(result.body))) sendPage(response, result);
 }
 
-function pathsOf({ logLevel, status, others }: AdminOptions): readonly string[] {
+function pathsOf({ logLevel, status, backup, others }: AdminOptions): readonly string[] {
   return [
     ...["/livez", "/readyz", "/metrics"],
     ...(logLevel === undefined ? [] : ["/log-level"]),
     ...(status === undefined ? [] : ["/", "/status.json"]),
+    ...(backup === undefined ? [] : ["/backup"]),
     ...(others?.keys() ?? []),
   ];
 }
@@ -257,6 +267,7 @@ async function responseTo(
 ): Promise<Http1Page | AdminEvents> {
   const [path = "", query = ""] = (request.url ?? "").split("?", 2);
   const isOfStatus = options.status?.has(path) === true;
+  const pages = [options.status, options.backup].find((each) => each?.has(path) === true);
   const isAuthorized = hasToken(request, options);
   const isRebound = mayBeRebound(request, options);
   const isProbe = path === "/livez" || path === "/readyz";
@@ -274,7 +285,7 @@ async function responseTo(
     return logLevelPage(request.method, body, options.logLevel);
   }
   const other = options.others?.get(path);
-  if (other === undefined && !isOfStatus && !isProbe && path !== "/metrics") {
+  if (other === undefined && pages === undefined && !isProbe && path !== "/metrics") {
     return { status: 404, body: `The paths are ${pathsOf(options).join(", ")}.\n` };
   }
   if (request.method !== "GET" && request.method !== "HEAD") {
@@ -282,11 +293,10 @@ async function responseTo(
     return { status: 405, body: `${path} supports GET and HEAD only.\n`, headers };
   }
   if (other !== undefined) return other(query);
-  if (isOfStatus && options.status !== undefined) {
-    if (path === "/status/events" && request.method === "HEAD") {
-      return { status: 200, body: "", contentType: "text/event-stream" };
-    }
-    return options.status.respond(path, query);
+  if (pages !== undefined) {
+    const result = await pages.respond(path, query);
+    if (request.method !== "HEAD" || !("begin" in result)) return result;
+    return { status: 200, body: "", contentType: result.contentType };
   }
   if (path === "/livez") return { status: 200, body: "ok\n" };
   if (path === "/readyz") {

@@ -1,7 +1,7 @@
 import { revisionTooOld } from "../../base/errors.ts";
 import { WatchBatch, WatchEvent } from "../../model/event.ts";
 import { includesKey, type WatchRequest, type WatchScope, type WatchStream } from "../storage.ts";
-import type { Keyspace } from "./keyspace.ts";
+import type { ResourceKeys } from "./resource-keys.ts";
 import type { TransactionLog } from "./transaction-log.ts";
 
 /** Bounds of a batch, which ends after the revision that reaches one of them. */
@@ -21,7 +21,7 @@ const maxExamined = 10_000;
  */
 export class MemoryWatch implements WatchStream {
   readonly #log: TransactionLog;
-  readonly #keys: Keyspace;
+  readonly #keys: ResourceKeys;
   readonly #matches: (key: string) => boolean;
   readonly #withPrevious: boolean;
   readonly #wake: () => void;
@@ -37,13 +37,13 @@ export class MemoryWatch implements WatchStream {
   #isWaiting = true;
 
   /** `wake` makes the store call `notify` soon, in a later turn. */
-  constructor(request: WatchRequest, log: TransactionLog, keys: Keyspace, wake: () => void) {
+  constructor(request: WatchRequest, log: TransactionLog, keys: ResourceKeys, wake: () => void) {
     this.#log = log;
     this.#keys = keys;
-    this.#matches = matcher(request.scope);
+    this.#matches = matcher(keys.wholeScope(request.scope), keys);
     this.#withPrevious = request.withPrevious;
     this.#wake = wake;
-    this.#position = request.afterRevision ?? log.newest;
+    this.#position = request.afterRevision ?? log.kept;
   }
 
   get ended(): Error | null | undefined {
@@ -75,7 +75,7 @@ export class MemoryWatch implements WatchStream {
 
   /** Makes the stream deliver a batch at the current revision or later, with or without events. */
   requestProgress(): void {
-    this.#requestedRevision = this.#log.newest;
+    this.#requestedRevision = this.#log.kept;
     this.#wake();
   }
 
@@ -99,23 +99,20 @@ export class MemoryWatch implements WatchStream {
     let bytes = 0;
     let examined = 0;
     while (events.length < maxBatchEvents && bytes < maxBatchBytes && examined < maxExamined) {
+      if (this.#position === this.#log.kept) break;
       const transaction = this.#log.at(this.#position + 1);
       if (transaction === undefined) break;
       this.#position = transaction.revision;
-      examined++;
-      for (const part of transaction.parts) {
-        if (part.keys !== this.#keys) continue;
-        examined += part.events.length;
-        for (const event of part.events) {
-          const seen = this.#see(event);
-          if (seen === undefined) continue;
-          events.push(seen);
-          bytes += seen.estimatedBytes;
-        }
+      examined += 1 + transaction.events.length;
+      for (const event of transaction.events) {
+        const seen = this.#see(event);
+        if (seen === undefined) continue;
+        events.push(seen);
+        bytes += seen.estimatedBytes;
       }
     }
     const owes = this.#requestedRevision > 0 && this.#position >= this.#requestedRevision;
-    if (events.length === 0 && !owes && this.#position === this.#log.newest) return undefined;
+    if (events.length === 0 && !owes && this.#position === this.#log.kept) return undefined;
     if (owes) this.#requestedRevision = 0;
     return new WatchBatch(this.#position, events);
   }
@@ -123,13 +120,17 @@ export class MemoryWatch implements WatchStream {
   /** The event as the reader asked for it; undefined if it did not ask for this one. */
   #see(event: WatchEvent): WatchEvent | undefined {
     if (!this.#matches(event.object.key)) return undefined;
-    const object = event.object.withoutAttributes();
-    const previous = this.#withPrevious ? event.previous?.withoutAttributes() : undefined;
-    return new WatchEvent(event.type, object, previous);
+    const previous = this.#withPrevious ? event.previous : undefined;
+    return new WatchEvent(
+      event.type,
+      this.#keys.shown(event.object),
+      previous && this.#keys.shown(previous),
+    );
   }
 }
 
-function matcher(scope: WatchScope): (key: string) => boolean {
-  const isAll = "prefix" in scope && scope.prefix === "";
-  return isAll ? () => true : (key) => includesKey(scope, key);
+/** Whether a whole key is of the resource and in the scope, which is of whole keys as well. */
+function matcher(scope: WatchScope, keys: ResourceKeys): (key: string) => boolean {
+  const isAll = "prefix" in scope && scope.prefix === keys.prefix;
+  return isAll ? (key) => keys.has(key) : (key) => includesKey(scope, key) && keys.has(key);
 }

@@ -20,7 +20,7 @@ let address: string;
 beforeAll(async () => {
   const free = ["127.0.0.1:0"];
   const config = loadConfig({
-    flags: { listen: free, admin: free },
+    flags: { listen: free, admin: free, data: [":memory:"] },
     env: {},
     readFile: () => Buffer.of(),
   });

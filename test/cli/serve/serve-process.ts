@@ -17,7 +17,7 @@ export interface Exit {
   readonly stderr: string;
 }
 
-/** Runs `watch-fanout` in a process of its own. */
+/** Runs `watch-fanout` in a process of its own. An embedded store keeps nothing, unless `--data` is given. */
 export class CommandProcess implements AsyncDisposable {
   readonly #child: ChildProcess;
   readonly exit: Promise<Exit>;
@@ -43,6 +43,7 @@ export class CommandProcess implements AsyncDisposable {
         PATH: process.env["PATH"],
         XDG_CONFIG_HOME: process.env["XDG_CONFIG_HOME"],
         ...compileCache,
+        ...(hasOwnStore(args) && { WATCH_FANOUT_DATA: ":memory:" }),
         ...env,
       },
       stdio: ["ignore", "pipe", "pipe"],
@@ -96,6 +97,12 @@ export class CommandProcess implements AsyncDisposable {
   #wake(): void {
     for (const resolve of this.#changed.splice(0)) resolve();
   }
+}
+
+/** Whether `serve` gets an embedded store of which nothing says where it is: that would be in the folder of the test's process. */
+function hasOwnStore([command, ...args]: readonly string[]): boolean {
+  const others = ["--etcd", "--upstream", "--data"];
+  return command === "serve" && !args.some((arg) => others.includes(arg));
 }
 
 /** A running service and its addresses. */

@@ -4,7 +4,7 @@ import { describe, expect, onTestFinished, test } from "vitest";
 import { upstreamUnavailable } from "../../../src/base/errors.ts";
 import type { ServerLimits } from "../../../src/server/limits/server-limits.ts";
 import { endedLease } from "../../../src/storage/lease-renewals.ts";
-import { MemoryLeases } from "../../../src/storage/memory/leases.ts";
+import type { MemoryLeases } from "../../../src/storage/memory/leases.ts";
 import { MemoryStore } from "../../../src/storage/memory/memory-store.ts";
 import type { Leases, Store } from "../../../src/storage/store.ts";
 import { retryDelayMs } from "../../../src/wire/errors.ts";
@@ -21,7 +21,7 @@ interface ServedLeases {
 }
 
 function leasesWith(clock: ManualTimers): MemoryLeases {
-  const leases = new MemoryLeases(clock, () => {});
+  const { leases } = new MemoryStore({ clock });
   onTestFinished(() => leases.close());
   return leases;
 }
@@ -114,9 +114,9 @@ describe("A caller's leases", () => {
   });
 
   test("do not count if none was granted", async () => {
-    const failing = leasesWith(new ManualTimers());
-    failing.close();
-    const { client, server } = await serveLeases({ maxLeasesPerIdentity: 1 }, failing);
+    const failing = new MemoryStore({ clock: new ManualTimers() });
+    await failing.close();
+    const { client, server } = await serveLeases({ maxLeasesPerIdentity: 1 }, failing.leases);
     for (let i = 0; i < 2; i++) {
       await expect(client.grant(60)).rejects.toMatchObject({ reason: "UPSTREAM_UNAVAILABLE" });
     }

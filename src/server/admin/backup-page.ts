@@ -1,0 +1,108 @@
+import { createReadStream } from "node:fs";
+import { rm, stat } from "node:fs/promises";
+import type { ServerResponse } from "node:http";
+import { pipeline } from "node:stream/promises";
+import type { Logger } from "pino";
+import { messageOf } from "../../base/errors.ts";
+import { type Http1Page, sendPage } from "../listener/http1.ts";
+import type { AdminEvents, AdminPages } from "./admin.ts";
+
+/** How long a backup may take with its transfer, in milliseconds. */
+const maxBackupMs = 3_600_000;
+
+/** What a backup is made of. */
+interface BackupPageOptions {
+  /** Writes a copy of the data to a file that does not exist. Undefined: it can't yet, or no longer. */
+  readonly source: () => { backup(path: string, signal?: AbortSignal): Promise<void> } | undefined;
+  /** Where the copy is until it is sent: there is one at a time. */
+  readonly temporaryPath: string;
+  /** Why nobody may have a backup, a sentence. Undefined: who may use the admin port may. */
+  readonly refusal: string | undefined;
+  readonly logger: Logger;
+}
+
+/**
+ * `/backup`: a consistent copy of the embedded store, while it is in use. The copy is written to a file first, so that a slow
+ * client does not hold up the store. One at a time: a second request gets 409.
+ */
+export class BackupPage implements AdminPages {
+  readonly #options: BackupPageOptions;
+  /** Ends the backup in progress; undefined: there is none. */
+  #running: AbortController | undefined;
+  #ended = Promise.resolve();
+
+  constructor(options: BackupPageOptions) {
+    this.#options = options;
+  }
+
+  has(path: string): boolean {
+    return path === "/backup";
+  }
+
+  async respond(): Promise<Http1Page | AdminEvents> {
+    const { refusal } = this.#options;
+    if (refusal !== undefined) return { status: 403, body: `${refusal}\n` };
+    return {
+      contentType: "application/vnd.sqlite3",
+      begin: (response) => this.#begin(response),
+    };
+  }
+
+  /** Ends a backup in progress, whose client notices it. Idempotent. */
+  async close(): Promise<void> {
+    this.#running?.abort();
+    await this.#ended;
+  }
+
+  #begin(response: ServerResponse): void {
+    const source = this.#options.source();
+    if (this.#running !== undefined) {
+      sendPage(response, { status: 409, body: "Another backup is in progress.\n" });
+    } else if (source === undefined) {
+      sendPage(response, { status: 503, body: "The embedded store is not open.\n" });
+    } else {
+      const running = new AbortController();
+      this.#running = running;
+      response.once("close", () => running.abort());
+      const signal = AbortSignal.any([running.signal, AbortSignal.timeout(maxBackupMs)]);
+      this.#ended = this.#run(source, response, signal).finally(() => {
+        this.#running = undefined;
+      });
+    }
+  }
+
+  async #run(
+    source: NonNullable<ReturnType<BackupPageOptions["source"]>>,
+    response: ServerResponse,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const { temporaryPath: path, logger } = this.#options;
+    const { socket } = response.req;
+    const idleMs = socket.timeout ?? 0;
+    try {
+      // One that a process has left behind when it was killed.
+      await rm(path, { force: true });
+      // Nothing is sent until the copy is complete.
+      socket.setTimeout(0);
+      await source.backup(path, signal);
+      const { size } = await stat(path);
+      socket.setTimeout(idleMs);
+      response.writeHead(200, {
+        "content-type": "application/vnd.sqlite3",
+        "content-length": size,
+        "content-disposition": 'attachment; filename="watch-fanout.db"',
+        "cache-control": "no-store",
+      });
+      await pipeline(createReadStream(path), response, { signal });
+      logger.info({ bytes: size }, "sent a backup of the embedded store");
+    } catch (error) {
+      logger.warn({ err: error }, "a backup of the embedded store was not completed");
+      if (response.headersSent) response.destroy();
+      else sendPage(response, { status: 500, body: `${messageOf(error)}\n` });
+    } finally {
+      await rm(path, { force: true }).catch((error: unknown) =>
+        logger.warn({ err: error, path }, "the copy of a backup can't be removed"),
+      );
+    }
+  }
+}

@@ -1,0 +1,206 @@
+import type { MessagePort } from "node:worker_threads";
+import type {
+  FoundRecords,
+  Reply,
+  Sent,
+  ThreadCall,
+  ThreadOptions,
+  ThreadTask,
+} from "../messages.ts";
+import type { DataFile } from "./data-file.ts";
+import { JournalFailure, readFailure } from "./failures.ts";
+import { openDataFile } from "./open-file.ts";
+import { JournalReader, type Steps } from "./reader.ts";
+import { Retention } from "./retention.ts";
+import { JournalWriter, readLeases, readRequests } from "./writer.ts";
+
+/** How long a read may take before other calls are executed, in milliseconds. */
+const sliceMs = 2;
+
+/** The write-ahead log is moved to the data file when commits have written about this number of pages since. */
+const checkpointPages = 2_000;
+
+/** The history is cleaned when this number of records was added since, or at a `tick`. */
+const cleanRecords = 256;
+
+/** Executes the task of a thread, and answers its calls. */
+export function serveJournal(task: ThreadTask, port: MessagePort): void {
+  if (task.type === "restore") throw new Error("not yet");
+  let service: JournalService;
+  try {
+    service = new JournalService(task.options, port);
+  } catch (error) {
+    port.postMessage(replyOf(0, failureOf(task.options.file, error)));
+    port.close();
+    return;
+  }
+  port.on("message", (sent: Sent) => service.receive(sent));
+}
+
+/** A read that has begun. */
+interface Running {
+  readonly id: number;
+  readonly steps: Steps<FoundRecords>;
+}
+
+class JournalService {
+  readonly #port: MessagePort;
+  readonly #data: DataFile;
+  readonly #retention: Retention;
+  readonly #writer: JournalWriter;
+  readonly #reader: JournalReader;
+  /** In the order of their calls. SqliteJournal bounds them. */
+  readonly #running: Running[] = [];
+  #isScheduled = false;
+  #pagesWritten = 0;
+  #recordsAdded = 0;
+  /** Of the last `tick`, if it has not been processed. */
+  #elapsedMs: number | undefined;
+
+  constructor(options: ThreadOptions, port: MessagePort) {
+    const { maxHistoryMs, maxHistoryBytes, maxBytes } = options;
+    this.#port = port;
+    this.#data = openDataFile(options);
+    this.#retention = new Retention(this.#data, maxHistoryMs, maxHistoryBytes);
+    this.#writer = new JournalWriter(this.#data, this.#retention, maxBytes);
+    this.#reader = new JournalReader(this.#data);
+    port.postMessage({ id: 0, facts: this.#data.facts } satisfies Reply);
+  }
+
+  receive({ id, call }: Sent): void {
+    if (call.type === "cancel") {
+      const at = this.#running.findIndex((running) => running.id === id);
+      if (at >= 0) this.#running.splice(at, 1);
+      return;
+    }
+    try {
+      this.#execute(id, call);
+    } catch (error) {
+      this.#fail(id, error);
+    }
+  }
+
+  #execute(id: number, call: ThreadCall): void {
+    switch (call.type) {
+      case "commit":
+        this.#writer.commit(call);
+        this.#reply({ id, facts: this.#data.facts });
+        this.#recordsAdded += call.replaced.length;
+        // A record is in a page of each table; the numbers are in one, too.
+        this.#pagesWritten += 2 + 2 * call.replaced.length + call.records.length / 4_000;
+        this.#schedule();
+        return;
+      case "tick":
+        this.#elapsedMs = call.elapsedMs;
+        this.#schedule();
+        this.#reply({ id, facts: this.#data.facts });
+        return;
+      case "objects":
+        this.#replyFound(id, this.#reader.objects(call.after));
+        return;
+      case "leases":
+        this.#reply({ id, leases: readLeases(this.#data) });
+        return;
+      case "requests":
+        this.#reply({ id, requests: readRequests(this.#data) });
+        return;
+      case "changes":
+        this.#begin({ id, steps: this.#reader.changes(call) });
+        return;
+      case "page":
+        this.#begin({ id, steps: this.#reader.page(call) });
+        return;
+      case "history":
+        this.#begin({ id, steps: this.#reader.history(call) });
+        return;
+      case "backup":
+        throw new Error("not yet");
+      case "close":
+        this.#data.close();
+        this.#reply({ id });
+        this.#port.close();
+        return;
+    }
+  }
+
+  #begin(running: Running): void {
+    this.#running.push(running);
+    this.#schedule();
+  }
+
+  #schedule(): void {
+    if (this.#isScheduled) return;
+    this.#isScheduled = true;
+    setImmediate(() => {
+      this.#isScheduled = false;
+      if (this.#data.db.isOpen) this.#work();
+    });
+  }
+
+  /** What is done between commits: one step of each kind, then the calls that have arrived meanwhile are executed. */
+  #work(): void {
+    this.#continueRead();
+    this.#maintain();
+    if (this.#running.length > 0) this.#schedule();
+  }
+
+  /** Reads take turns. */
+  #continueRead(): void {
+    const running = this.#running.shift();
+    if (running === undefined) return;
+    const until = performance.now() + sliceMs;
+    try {
+      for (;;) {
+        const step = running.steps.next();
+        if (step.done) return this.#replyFound(running.id, step.value);
+        if (performance.now() > until) break;
+      }
+      this.#running.push(running);
+    } catch (error) {
+      this.#fail(running.id, error);
+    }
+  }
+
+  #maintain(): void {
+    try {
+      if (this.#elapsedMs !== undefined) {
+        this.#retention.tick(this.#elapsedMs);
+        this.#elapsedMs = undefined;
+        this.#recordsAdded = Infinity;
+      }
+      const mustFree = this.#writer.isNearlyFull;
+      if (this.#recordsAdded >= cleanRecords || mustFree) {
+        if (this.#retention.clean(mustFree)) this.#pagesWritten += 64;
+        if (this.#retention.hasWork(mustFree)) return this.#schedule();
+        this.#recordsAdded = 0;
+      }
+      if (this.#pagesWritten < checkpointPages) return;
+      this.#data.checkpoint();
+      this.#pagesWritten = 0;
+    } catch (error) {
+      this.#writer.failMaintenance(error);
+    }
+  }
+
+  #replyFound(id: number, found: FoundRecords): void {
+    const reply: Reply = { id, found, facts: this.#data.facts };
+    this.#port.postMessage(reply, [found.records.buffer]);
+  }
+
+  #reply(reply: Reply): void {
+    this.#port.postMessage(reply);
+  }
+
+  #fail(id: number, error: unknown): void {
+    this.#reply(replyOf(id, failureOf(this.#data.file, error)));
+  }
+}
+
+function failureOf(file: string, error: unknown): JournalFailure {
+  if (error instanceof JournalFailure) return error;
+  return readFailure(file, error);
+}
+
+function replyOf(id: number, { kind, message, requested, oldest }: JournalFailure): Reply {
+  return { id, failure: { kind, message, requested, oldest } };
+}
