@@ -22,11 +22,21 @@ export interface KeptState {
  * in the log.
  */
 export interface StateKeeper {
-  /** Reads what is kept; undefined: nothing, or nothing that can be used. Called once, before everything else. */
-  load(signal: AbortSignal): Promise<KeptState | undefined>;
+  /**
+   * Reads what is kept; undefined: nothing, or nothing that can be used. Called once, before everything else. Rejects only
+   * with the signal's reason.
+   *
+   * `current` returns the objects of the cache as they are at the time of the call, in key order; what it returns must not
+   * change with the cache. It is called after an `append` or a `load`, to write the whole state again. Without it the keeper
+   * reads its own files for that, which takes the memory of the whole state for that time.
+   */
+  load(signal: AbortSignal, current?: () => Iterable<StoredObject>): Promise<KeptState | undefined>;
   /** The cache has listed its storage. `objects`: in key order, immutable. */
   replace(state: ReplacedState): void;
-  /** The cache has applied a batch, whose events have `previous`. */
+  /**
+   * The cache has applied a batch that follows on what `load` returned or `replace` got; also one without events. Its events
+   * have `previous`, or there are no `events` to be kept.
+   */
   append(batch: WatchBatch): void;
   /** The history is known by this id from now on. */
   identify(historyId: string): void;

@@ -1,8 +1,10 @@
 import { type Clock, pause } from "../base/clock.ts";
 import { hasReason, otherHistory, WatchFanoutError } from "../base/errors.ts";
+import type { KeptState } from "../cache-files/kept-state.ts";
 import type { WatchBatch, WatchEvent } from "../model/event.ts";
 import { isSameObject, type StoredObject } from "../model/object.ts";
 import type { Scope, Storage, WrittenObjects } from "../storage/storage.ts";
+import { readPast } from "./backfill/past-events.ts";
 
 /** Interval between reads of the history's id, in milliseconds. */
 const askAgainMs = 2_000;
@@ -17,9 +19,14 @@ export class HistoryTracker {
   #id = "";
 
   /** `onIdentified` is called when an id becomes known that could not be read before. */
-  constructor(storage: Storage, scope: Scope, onIdentified: (id: string) => void) {
+  constructor(
+    storage: Storage,
+    scope: Scope,
+    onIdentified: (id: string) => void,
+    known?: KnownKeys,
+  ) {
     this.#storage = storage;
-    this.#recent = storage.writtenAfter === undefined ? undefined : new RecentChanges(scope);
+    this.#recent = storage.writtenAfter === undefined ? undefined : new RecentChanges(scope, known);
     this.#onIdentified = onIdentified;
   }
 
@@ -38,6 +45,12 @@ export class HistoryTracker {
     this.#id = id;
     this.#fingerprint.ofState(objects);
     this.#recent?.reset(objects, revision);
+  }
+
+  /** Follows the history of a state that was kept, whose last events were these. */
+  restore({ historyId, objects, revision, events }: KeptState): void {
+    this.reset(historyId, objects, revision);
+    this.#fingerprint.of(events.at(-1));
   }
 
   /**
@@ -73,7 +86,8 @@ export class HistoryTracker {
 
   /**
    * Rejects with HISTORY_CHANGED if the store's state at the last known revision is not the known state;
-   * REVISION_TOO_OLD if that can't be read any more. Costs the store as much as a list.
+   * REVISION_TOO_OLD if that can't be read any more. Costs the store as much as a list, unless the changes since the last
+   * known one are few.
    */
   async checkState(signal: AbortSignal): Promise<void> {
     await this.#recent?.check(this.#storage, signal);
@@ -169,6 +183,16 @@ function notThisHistory({ key, modRevision }: StoredObject): WatchFanoutError {
 /** Maximum number of recorded changes. */
 const capacity = 64;
 
+/** Maximum number of revisions that are always read from the last change on, and maximum size of their events in bytes. */
+const fewRevisions = 1_000;
+const maxReadBytes = 4 * 1024 ** 2;
+
+/** The keys of the known state, as it is now. */
+export interface KnownKeys {
+  readonly has: (key: string) => boolean;
+  readonly clock: Clock;
+}
+
 /**
  * The newest changes of a history and its number of objects, which identify a state.
  *
@@ -176,6 +200,9 @@ const capacity = 64;
  * since the backup, both histories have that. But then every difference was written after it, or was deleted. So the
  * store is asked, at the last delivered revision, what was written after the oldest recorded change. It must be
  * exactly the recorded changes, and the number of objects must be the same.
+ *
+ * To find that, a store reads all keys. If the last change was few revisions ago, they are read instead, as a watch
+ * has them: the store must have the last change, and nothing after it that leads to another state.
  */
 export class RecentChanges {
   readonly #scope: Scope;
@@ -190,9 +217,12 @@ export class RecentChanges {
   /** The revision of the known state. */
   #revision = 0;
   #count = 0;
+  readonly #known: KnownKeys | undefined;
 
-  constructor(scope: Scope) {
+  /** Without `known` the state is always compared. */
+  constructor(scope: Scope, known?: KnownKeys) {
     this.#scope = scope;
+    this.#known = known;
   }
 
   /** Starts with a listed state. */
@@ -226,6 +256,7 @@ export class RecentChanges {
     const revision = this.#revision;
     const count = this.#count;
     const expected = this.#current();
+    if (await this.#hasNothingElse(storage, expected, signal)) return;
     const found = await storage.writtenAfter({
       scope: this.#scope,
       revision,
@@ -235,6 +266,36 @@ export class RecentChanges {
     });
     const isSame = found.total === count && isExactly(found.written, expected);
     if (!isSame) throw notThisState(revision, found, count);
+  }
+
+  /**
+   * Whether the store's events from the last known change on lead to the known state. False as well if that can't be found
+   * out, or a comparison of the state costs less. Rejects with the storage's error.
+   */
+  async #hasNothingElse(
+    storage: Storage,
+    expected: ReadonlyMap<string, number>,
+    signal: AbortSignal,
+  ): Promise<boolean> {
+    const revision = this.#revision;
+    const last = this.#next - 1;
+    const lastKey = this.#keys.at(last) ?? "";
+    const lastRevision = this.#isDeletionAt.at(last) === true ? 0 : this.#revisions.at(last);
+    const after = (this.#revisions.at(last) ?? 0) - 1;
+    const isCostly = revision - after > Math.max(fewRevisions, this.#count);
+    if (this.#known === undefined || isCostly || after < Math.max(1, this.#after)) return false;
+    const { has, clock } = this.#known;
+    const source = { storage, scope: this.#scope, clock };
+    const { past, failure } = await readPast(source, [after], revision, maxReadBytes, signal);
+    if (failure !== undefined && !hasReason(failure, "REVISION_TOO_OLD")) throw failure;
+    // The state that was known then has been replaced, or confirmed by another check.
+    if (past === undefined || revision !== this.#revision) return past !== undefined;
+    const found = new Map<string, number>();
+    for (const { type, object } of past.events) {
+      found.set(object.key, type === "DELETED" ? 0 : object.modRevision);
+    }
+    for (const [key, at] of found) if (at === 0 ? has(key) : expected.get(key) !== at) return false;
+    return found.get(lastKey) === lastRevision;
   }
 
   /** The recorded changes that were not deleted later, by key. */

@@ -1,8 +1,10 @@
 import { describe, expect, it } from "vitest";
+import { revisionTooOld, upstreamUnavailable } from "../../../src/base/errors.ts";
 import { WatchBatch } from "../../../src/model/event.ts";
 import type { StoredObject } from "../../../src/model/object.ts";
 import { RecentChanges } from "../../../src/reflector/history-tracker.ts";
 import type { WrittenAfterRequest } from "../../../src/storage/storage.ts";
+import { FakeClock } from "../../fake-clock.ts";
 import { batch, object } from "../reflected.ts";
 import { ScriptedStorage } from "../scripted-storage.ts";
 
@@ -144,5 +146,129 @@ describe("The recent changes of a history", () => {
 
   it("are not checked if the storage has no writtenAfter", async () => {
     await expect(listed([], 1).check(new ScriptedStorage(), signal)).resolves.toBeUndefined();
+  });
+});
+
+/** A storage whose watch of the past delivers these events, up to the revision that it is asked for. */
+function withEvents(
+  objects: readonly StoredObject[],
+  ...events: Parameters<typeof batch> extends [number, ...infer Rest] ? Rest : never
+): Counting {
+  const storage = new Counting(objects);
+  storage.onWatch = (stream, { afterRevision = 0, upTo = 0 }) => {
+    const past = events.filter(([, , at]) => at > (afterRevision ?? 0) && at <= upTo);
+    stream.push(batch(upTo, ...past));
+  };
+  return storage;
+}
+
+describe("Recent changes, few revisions after the last of them", () => {
+  /** a and b are known, of which b was the last change, up to revision 9. */
+  function known(...keys: readonly string[]) {
+    const changes = new RecentChanges(
+      { prefix: "" },
+      { clock: new FakeClock(), has: (key) => keys.includes(key) },
+    );
+    changes.reset([object("a", 3), object("b", 5)], 5);
+    changes.advance(batch(9));
+    return changes;
+  }
+
+  it("are proven by the store's events since, without a comparison", async () => {
+    const storage = withEvents([], ["MODIFIED", "a", 3], ["MODIFIED", "b", 5]);
+    await known("a", "b").check(storage, signal);
+    expect(storage.asked).toEqual([]);
+    expect(storage.calls).toEqual(['watch {"prefix":""} after 4']);
+  });
+
+  it("may have been followed by objects that came and went before the list", async () => {
+    const events = [
+      ["MODIFIED", "b", 5],
+      ["ADDED", "c", 6],
+      ["DELETED", "c", 7],
+    ] as const;
+    const storage = withEvents([], ...events);
+    await known("a", "b").check(storage, signal);
+    expect(storage.asked).toEqual([]);
+  });
+
+  it("are proven after a deletion", async () => {
+    const changes = known("a");
+    changes.advance(batch(11, ["DELETED", "b", 10]));
+    const storage = withEvents([], ["DELETED", "b", 10]);
+    await changes.check(storage, signal);
+    expect(storage.asked).toEqual([]);
+  });
+
+  it.each([
+    [
+      "another object",
+      [
+        ["MODIFIED", "b", 5],
+        ["ADDED", "c", 6],
+      ],
+    ],
+    [
+      "another revision of one",
+      [
+        ["MODIFIED", "b", 5],
+        ["MODIFIED", "b", 6],
+      ],
+    ],
+    [
+      "the end of one",
+      [
+        ["MODIFIED", "b", 5],
+        ["DELETED", "a", 6],
+      ],
+    ],
+    ["no such change", []],
+  ] as const)("are compared with a store that has %s", async (_what, events) => {
+    const storage = withEvents([object("a", 3)], ...events);
+    await expect(known("a", "b").check(storage, signal)).rejects.toMatchObject({
+      reason: "HISTORY_CHANGED",
+    });
+    expect(storage.asked).toHaveLength(1);
+  });
+
+  it("are compared where the deletion that was the last of them is missing", async () => {
+    const changes = known("a");
+    changes.advance(batch(11, ["DELETED", "b", 10]));
+    const storage = withEvents([object("a", 3), object("b", 5)]);
+    await expect(changes.check(storage, signal)).rejects.toMatchObject({
+      reason: "HISTORY_CHANGED",
+    });
+  });
+
+  it("are compared if the store has compacted them, and if they are many revisions ago", async () => {
+    const objects = [object("a", 3), object("b", 5)];
+    const storage = new Counting(objects);
+    storage.onWatch = (stream) => stream.end(revisionTooOld(4, 6));
+    const changes = known("a", "b");
+    await changes.check(storage, signal);
+    expect(storage.asked).toHaveLength(1);
+    changes.advance(batch(1_005));
+    await changes.check(storage, signal);
+    expect(storage.calls).toHaveLength(1);
+    expect(storage.asked).toHaveLength(2);
+  });
+
+  it("are neither proven nor compared while the store is away", async () => {
+    const storage = new Counting([]);
+    storage.onWatch = (stream) => stream.end(upstreamUnavailable("The store is away."));
+    await expect(known("a", "b").check(storage, signal)).rejects.toMatchObject({
+      reason: "UPSTREAM_UNAVAILABLE",
+    });
+    expect(storage.asked).toEqual([]);
+  });
+
+  it("decide nothing if they were replaced or confirmed meanwhile", async () => {
+    const storage = new Counting([]);
+    const changes = known("a", "b");
+    const checked = changes.check(storage, signal);
+    changes.advance(batch(12, ["ADDED", "c", 12]));
+    storage.stream.push(batch(9, ["DELETED", "c", 9]));
+    await expect(checked).resolves.toBeUndefined();
+    expect(storage.asked).toEqual([]);
   });
 });
