@@ -22,12 +22,20 @@ export class Lease implements KeptLease {
   /** In the clock's milliseconds. */
   endsAt = 0;
   timer: Timer | undefined;
+  /** Whether others may know of it. */
+  isKept = false;
 
   constructor({ id, ttlSeconds, isGranted }: KeptLease) {
     this.id = id;
     this.ttlSeconds = ttlSeconds;
     this.isGranted = isGranted;
     this.timer = undefined;
+  }
+
+  /** What is kept of it. */
+  get record(): KeptLease {
+    const { id, ttlSeconds, isGranted } = this;
+    return { id, ttlSeconds, isGranted };
   }
 
   /** Whether it ends, as it has no keys and does not last without. */

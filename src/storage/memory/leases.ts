@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
 import { type Clock, maxTimerMs } from "../../base/clock.ts";
-import { hasReason, invalidRequest, WatchFanoutError } from "../../base/errors.ts";
+import { invalidRequest, WatchFanoutError } from "../../base/errors.ts";
 import type { WatchEvent } from "../../model/event.ts";
 import { endedLease, leaseNotFound } from "../lease-renewals.ts";
 import type { GrantedLease, LeaseState, Leases, ObjectName } from "../store.ts";
@@ -15,6 +15,8 @@ const retryMs = 1_000;
 /** The store, as its leases use it. */
 export interface LeaseStore {
   readonly clock: Clock;
+  /** Throws if the signal is aborted, or the store can't be used. */
+  enter(signal: AbortSignal | undefined): void;
   /** Executes a change; see MemoryStore. */
   execute<T>(change: (draft: StoreDraft) => T, signal?: AbortSignal): Promise<T>;
   /** What is read is shown when it is kept; see MemoryStore. */
@@ -61,7 +63,7 @@ export class MemoryLeases implements Leases, KnownLeases {
     ids: readonly bigint[],
     signal?: AbortSignal,
   ): Promise<readonly (number | Error)[]> {
-    return this.#store.settled(() => {
+    const renew = (): readonly (number | Error)[] => {
       const now = this.#store.clock.now();
       return ids.map((id) => {
         const lease = this.#leases.get(id);
@@ -70,7 +72,11 @@ export class MemoryLeases implements Leases, KnownLeases {
         lease.endsAt = now + lease.ttlSeconds * 1_000;
         return lease.ttlSeconds * 1_000;
       });
-    }, signal);
+    };
+    this.#store.enter(signal);
+    // Only that a lease has come or gone may have to be kept before others know it.
+    const isKnown = ids.every((id) => this.#leases.get(id)?.isKept === true);
+    return isKnown ? renew() : this.#store.settled(renew, signal);
   }
 
   async revoke(lease: bigint, signal?: AbortSignal): Promise<void> {
@@ -149,6 +155,28 @@ export class MemoryLeases implements Leases, KnownLeases {
     return ended;
   }
 
+  /** Takes back what `apply` did for these changes. `ended`: what it returned. */
+  undo(granted: readonly Lease[], events: readonly WatchEvent[], ended: readonly Lease[]): void {
+    for (const lease of ended) {
+      this.#leases.set(lease.id, lease);
+      if (lease.isGranted) this.#granted++;
+      const restMs = lease.endsAt - this.#store.clock.now();
+      this.#waitFor(lease, Math.min(Math.max(restMs, retryMs), maxTimerMs));
+    }
+    for (const { type, object, previous } of events) {
+      if (type !== "DELETED") this.#leases.get(object.lease)?.attached.delete(object.key);
+      if (previous !== undefined) this.attach(previous);
+    }
+    for (const { id } of granted) this.#drop(id);
+  }
+
+  /** Drops the leases that are over. Returns them. */
+  dropOver(): readonly Lease[] {
+    const over = [...this.#leases.values()].filter((lease) => lease.isOver);
+    for (const { id } of over) this.#drop(id);
+    return over;
+  }
+
   /** Ends all leases without deleting keys. */
   close(): void {
     for (const id of this.#leases.keys()) this.#drop(id);
@@ -171,6 +199,7 @@ export class MemoryLeases implements Leases, KnownLeases {
   }
 
   #wait(lease: Lease): void {
+    lease.timer = undefined;
     const restMs = lease.endsAt - this.#store.clock.now();
     if (restMs <= 0) {
       this.#expire(lease);
@@ -187,9 +216,10 @@ export class MemoryLeases implements Leases, KnownLeases {
     const change = (draft: StoreDraft): void => {
       if (this.#leases.get(lease.id) === lease) draft.end(lease);
     };
-    this.#store.execute(change).catch((error: unknown) => {
-      // Otherwise the store is closed, or does not know what is on disk.
-      if (hasReason(error, "STORAGE_FULL")) this.#waitFor(lease, retryMs);
+    this.#store.execute(change).catch(() => {
+      // A lease that was taken back has its timer already; that of a store that is closed is gone.
+      const isLeft = this.#leases.get(lease.id) === lease && lease.timer === undefined;
+      if (isLeft) this.#waitFor(lease, retryMs);
     });
   }
 

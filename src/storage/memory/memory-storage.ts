@@ -128,8 +128,8 @@ export class MemoryStorage implements Storage {
     const { key, value, expectedModRevision: expected, ttlSeconds } = request;
     checkOperations([{ type: "put", key, value }]);
     const whole = this.#keys.whole(key);
-    return this.#store.execute((draft) => {
-      this.#store.checkHistory(request.historyId);
+    return await this.#store.execute((draft) => {
+      draft.checkHistory(request.historyId);
       const modRevision = draft.get(whole)?.modRevision ?? 0;
       if (expected !== undefined && expected !== modRevision) {
         throw revisionConflict(key, expected, modRevision);
@@ -137,7 +137,7 @@ export class MemoryStorage implements Storage {
       const lease =
         ttlSeconds === undefined ? (request.lease ?? 0n) : draft.grant(ttlSeconds, false);
       const object = this.#keys.shown(draft.put(whole, value, lease));
-      return { revision: draft.revision, object, historyId: this.#store.historyId };
+      return { revision: draft.revision, object, historyId: draft.historyId };
     }, request.signal);
   }
 
@@ -145,15 +145,15 @@ export class MemoryStorage implements Storage {
     this.#enter(request.signal);
     checkDelete(request);
     const { key, expectedModRevision: expected } = request;
-    return this.#store.execute((draft) => {
-      this.#store.checkHistory(request.historyId);
+    return await this.#store.execute((draft) => {
+      draft.checkHistory(request.historyId);
       const deleted = draft.delete(this.#keys.whole(key));
       if (deleted === undefined) throw objectNotFound(key, draft.before);
       if (expected !== undefined && expected !== deleted.modRevision) {
         throw revisionConflict(key, expected, deleted.modRevision);
       }
       const object = this.#keys.shown(deleted);
-      return { revision: draft.revision, object, historyId: this.#store.historyId };
+      return { revision: draft.revision, object, historyId: draft.historyId };
     }, request.signal);
   }
 
@@ -165,7 +165,7 @@ export class MemoryStorage implements Storage {
   async txn(operations: readonly Operation[]): Promise<number> {
     this.#enter(undefined);
     checkOperations(operations);
-    return this.#store.execute((draft) => {
+    return await this.#store.execute((draft) => {
       for (const operation of operations) {
         const key = this.#keys.whole(operation.key);
         if (operation.type === "delete") draft.delete(key);

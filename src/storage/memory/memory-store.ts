@@ -1,14 +1,8 @@
-import { randomUUID } from "node:crypto";
-import type { Clock, Timer } from "../../base/clock.ts";
-import {
-  historyChanged,
-  otherHistory,
-  upstreamUnavailable,
-  type WatchFanoutError,
-} from "../../base/errors.ts";
+import type { Clock } from "../../base/clock.ts";
+import { historyChanged, upstreamUnavailable, type WatchFanoutError } from "../../base/errors.ts";
 import type { StoredObject } from "../../model/object.ts";
 import { checkInteger, checkText } from "../checks.ts";
-import { HistoryPage } from "../history-page.ts";
+import type { Journal } from "../journal/journal.ts";
 import type {
   HistoryRequest,
   HistoryResult,
@@ -31,17 +25,17 @@ import {
   defaultMaxDeletedObjects,
   resultCompacted,
 } from "../transaction-checks.ts";
+import { Changes } from "./changes.ts";
 import type { Changed, Draft } from "./draft.ts";
-import { ObjectMaker } from "./kept-object.ts";
 import { MemoryLeases } from "./leases.ts";
 import { defaultStateBytes } from "./memory-estimates.ts";
 import { MemoryWatch } from "./memory-watch.ts";
 import { type Bounds, MvccStore } from "./mvcc-store.ts";
-import { ObjectPage, type PageBounds } from "./object-page.ts";
-import { RememberedRequests } from "./remembered-requests.ts";
+import { type RangeRequest, Reads } from "./reads.ts";
 import { allKeys, type ResourceKeys, Resources } from "./resource-keys.ts";
-import { StoreDraft } from "./store-draft.ts";
+import type { StoreDraft } from "./store-draft.ts";
 import { checkDistinct, deletePrefixIn, resultsOf, transactIn } from "./transactions.ts";
+import { Watches } from "./watches.ts";
 import { checkSize } from "./write-checks.ts";
 
 /** Default maximum memory of the history, in bytes. */
@@ -67,36 +61,40 @@ export interface MemoryStoreOptions {
   readonly maxGrantedLeases?: number | undefined;
 }
 
-/** A page of whole keys. */
-export interface RangeRequest extends PageBounds {
-  readonly interval: KeyInterval;
-  /** Only keys after this one, which is in the interval. */
-  readonly startAfter?: string | undefined;
-  readonly at: RevisionRequirement;
-  readonly signal?: AbortSignal | undefined;
+/** What a store continues from. */
+export interface JournalOptions extends MemoryStoreOptions {
+  /** What it has is the store's from now on. The store closes it. */
+  readonly journal: Journal;
+  /**
+   * It is not known what the journal has kept. Called once. Every write that waits has been rejected with OUTCOME_UNKNOWN, and
+   * every later call is with UPSTREAM_UNAVAILABLE: the process has to end.
+   */
+  readonly onFault: (error: Error) => void;
 }
 
 /**
- * The embedded store: in memory, lost when the process ends, with etcd's semantics. It has one keyspace, whose keys are any
- * bytes (model/key-bytes.ts); resources are the keys with a prefix. A change makes one revision, an empty store is at
- * revision 1, and every revision can be read and watched from until it is compacted. The oldest revisions are compacted
- * automatically when the history reaches its bounds. Each instance has a new history id.
+ * The embedded store, with etcd's semantics. It has one keyspace, whose keys are any bytes (model/key-bytes.ts); resources are
+ * the keys with a prefix. A change makes one revision, an empty store is at revision 1, and every revision can be read and
+ * watched from until it is compacted. The oldest revisions leave memory when the history reaches its bounds.
  *
- * Writes take effect at once, all or nothing, before the call returns. Each resource is a `MemoryStorage`.
+ * Without a journal it is lost when the process ends, and each instance has a new history id. With one (`open`), nobody sees
+ * what the journal has not kept: a change is applied at once, so that later changes see it, but reads and watches have the
+ * newest kept revision, and each answer to a change, also a refusal, waits until all that it saw is kept.
+ *
+ * Each resource is a `MemoryStorage`.
  */
 export class MemoryStore implements Store {
   readonly clock: Clock;
   readonly leases: MemoryLeases;
-  /** What the store has of each name. */
-  readonly resources = new Resources();
+  readonly #resources = new Resources();
   readonly #data: MvccStore;
-  readonly #objects: ObjectMaker;
-  /** Each with what is called after its end. */
-  readonly #watches = new Map<MemoryWatch, () => void>();
-  readonly #requests: RememberedRequests;
+  readonly #changes: Changes;
+  readonly #reads: Reads;
+  readonly #watches: Watches;
   readonly #maxDeletedObjects: number;
-  #historyId: string = randomUUID();
-  #notification: Timer | undefined;
+  #journal: Journal | undefined;
+  /** The revision that a caller has compacted at. */
+  #compacted = 0;
   #isClosed = false;
 
   /** Throws INVALID_REQUEST for a bound that is not a positive integer. */
@@ -112,9 +110,27 @@ export class MemoryStore implements Store {
     for (const [name, bound] of Object.entries(bounds)) checkInteger(name, bound, 1);
     this.#maxDeletedObjects = options.maxDeletedObjects ?? defaultMaxDeletedObjects;
     this.#data = new MvccStore(bounds);
-    this.#objects = new ObjectMaker((key) => this.resources.prefixLengthOf(key));
-    this.#requests = new RememberedRequests(options.clock);
+    this.#watches = new Watches(options.clock);
     this.leases = new MemoryLeases(this, options.maxGrantedLeases);
+    this.#changes = new Changes({
+      ...{ clock: options.clock, data: this.#data, leases: this.leases },
+      resources: this.#resources,
+      onKept: () => this.#watches.notifySoon(),
+    });
+    this.#reads = new Reads(this.#data, () => this.oldest);
+  }
+
+  /** Continues from what a journal has. Rejects as the journal does. */
+  static async open(options: JournalOptions, signal?: AbortSignal): Promise<MemoryStore> {
+    const { journal, onFault } = options;
+    const store = new MemoryStore(options);
+    const failed = (error: Error): void => {
+      store.#endAll(upstreamUnavailable("The embedded store has failed.", error));
+      onFault(error);
+    };
+    await store.#changes.load(journal, failed, signal);
+    store.#journal = journal;
+    return store;
   }
 
   /** The current revision. */
@@ -124,11 +140,12 @@ export class MemoryStore implements Store {
 
   /** The oldest revision that can be read at and watched from; 0 before the first compaction. */
   get oldest(): number {
-    return this.#data.log.oldest;
+    if (this.#journal === undefined) return this.#data.log.oldest;
+    return Math.max(this.#journal.oldest, this.#compacted);
   }
 
   get historyId(): string {
-    return this.#historyId;
+    return this.#changes.historyId;
   }
 
   /** Memory of the current objects, in bytes. */
@@ -137,33 +154,33 @@ export class MemoryStore implements Store {
   }
 
   has(resource: string): boolean {
-    return this.resources.has(resource);
+    return this.#resources.has(resource);
   }
 
+  /** The object that has a whole key; undefined: it is of no resource. */
   nameOf(key: string): ObjectName | undefined {
-    return this.resources.nameOf(key);
+    return this.#resources.nameOf(key);
   }
 
   /** Makes the keys with a prefix a resource of the store. Throws INVALID_REQUEST for a prefix that UTF-8 can't encode. */
   addResource(name: string, keys: ResourceKeys): void {
     checkText("prefix", keys.prefix);
-    this.resources.add(name, keys);
+    this.#resources.add(name, keys);
   }
 
   async transact(request: TransactRequest): Promise<TransactResult> {
     const { compares, operations, validateOnly = false } = request;
     this.enter(request.signal);
     checkTransaction(request);
-    for (const { resource } of [...compares, ...operations]) this.resources.of(resource);
-    checkDistinct(operations, this.resources);
+    for (const { resource } of [...compares, ...operations]) this.#resources.of(resource);
+    checkDistinct(operations, this.#resources);
     checkSize(operations);
-    const { result, revision } = await this.#change((draft) => {
-      this.checkHistory(request.historyId);
+    const { result, revision } = await this.#execute((draft) => {
+      draft.checkHistory(request.historyId);
       const isRemembered = !validateOnly && operations.length > 0;
-      const executed = isRemembered ? this.#requests.find(request) : undefined;
-      const { historyId } = this;
-      const all = { historyId, revisionBefore: draft.before };
-      const transacted = executed ? undefined : transactIn(draft, request, this.resources);
+      const executed = isRemembered ? this.#changes.requests.find(request) : undefined;
+      const all = { historyId: draft.historyId, revisionBefore: draft.before };
+      const transacted = executed ? undefined : transactIn(draft, request, this.#resources);
       return { all, executed, transacted };
     }, request.signal);
     const { all, executed, transacted } = result;
@@ -171,8 +188,8 @@ export class MemoryStore implements Store {
       return { ...all, revision, ...(transacted as NonNullable<typeof transacted>) };
     const oldest = request.returnPrevious === true ? executed.before : executed.revision;
     if (oldest < this.oldest) throw resultCompacted(executed.revision);
-    const results = await resultsOf(request, executed, this.resources, (key, at) =>
-      this.#objectAt(key, at, request.signal),
+    const results = await resultsOf(request, executed, this.#resources, (key, at) =>
+      this.#reads.objectAt(key, at),
     );
     return { ...all, succeeded: true, revision: executed.revision, results, compares: [] };
   }
@@ -180,14 +197,15 @@ export class MemoryStore implements Store {
   async deletePrefix(request: DeletePrefixRequest): Promise<DeletePrefixResult> {
     this.enter(request.signal);
     checkDeletePrefix(request);
-    const keys = this.resources.of(request.resource);
-    const { result, revision } = await this.#change((draft) => {
-      this.checkHistory(request.historyId);
-      const executed = request.validateOnly === true ? undefined : this.#requests.find(request);
-      const all = { historyId: this.historyId, revisionBefore: draft.before };
+    const keys = this.#resources.of(request.resource);
+    const { result, revision } = await this.#execute((draft) => {
+      draft.checkHistory(request.historyId);
+      const executed =
+        request.validateOnly === true ? undefined : this.#changes.requests.find(request);
+      const all = { historyId: draft.historyId, revisionBefore: draft.before };
       const { deleted } = executed
         ? { deleted: 0 }
-        : deletePrefixIn(draft, request, this.resources, this.#maxDeletedObjects);
+        : deletePrefixIn(draft, request, this.#resources, this.#maxDeletedObjects);
       return { all, executed, deleted };
     }, request.signal);
     const { all, executed, deleted } = result;
@@ -196,38 +214,47 @@ export class MemoryStore implements Store {
     if (before < this.oldest) throw resultCompacted(executed.revision);
     if (before === executed.revision) return { ...all, revision: before, deleted: 0 };
     const interval = keys.wholeInterval(request);
-    const counted = await this.count(interval, before, keys);
+    const counted = await this.#reads.count(interval, before, keys);
     return { ...all, revision: executed.revision, deleted: counted };
   }
 
   /**
-   * Executes a change as one revision, or as none if it writes nothing or throws. It is applied before this returns.
-   * Rejects with what it throws, VALUE_TOO_LARGE, LEASE_NOT_FOUND, or STORAGE_FULL.
+   * Executes a change as one revision, or as none if it writes nothing or throws. It is applied before this returns, unless
+   * too much waits for the disk. Rejects with what it throws, VALUE_TOO_LARGE, LEASE_NOT_FOUND, STORAGE_FULL, or
+   * OUTCOME_UNKNOWN.
    */
-  async update<T>(
+  update<T>(
     change: (draft: Draft) => T,
     options: { readonly signal?: AbortSignal | undefined } = {},
   ): Promise<Changed<T>> {
-    return this.#change(change, options.signal);
+    return this.#execute(change, options.signal);
   }
 
   /** As `update`, with a draft that can grant and end leases. Resolves to what `change` returns. */
   async execute<T>(change: (draft: StoreDraft) => T, signal?: AbortSignal): Promise<T> {
-    return (await this.#change(change, signal)).result;
+    return (await this.#execute(change, signal)).result;
   }
 
-  /** Resolves to what `read` returns of the current state. */
+  /** Resolves to what `read` returns of the state with all changes, once these are kept. */
   async settled<T>(read: () => T, signal?: AbortSignal): Promise<T> {
-    this.enter(signal);
-    return read();
+    for (;;) {
+      this.enter(signal);
+      const result = read();
+      try {
+        await this.#changes.allKept(signal);
+        return result;
+      } catch {
+        // The changes were taken back, or the store has failed, or the signal is aborted.
+      }
+    }
   }
 
   /** The revision to read at. Throws HISTORY_CHANGED for a future one, and REVISION_TOO_OLD for a compacted one. */
   resolve(at: RevisionRequirement): number {
-    return this.#data.log.resolve(at, this.oldest);
+    return this.#reads.resolve(at);
   }
 
-  /** The object of a whole key, as the keys' readers get it. */
+  /** The object of a whole key, as readers of `keys` get it. */
   async get(
     key: string,
     at: RevisionRequirement,
@@ -236,153 +263,93 @@ export class MemoryStore implements Store {
   ): Promise<{ readonly revision: number; readonly object: StoredObject | undefined }> {
     this.enter(signal);
     const revision = this.resolve(at);
-    const object = await this.#objectAt(key, revision, signal);
+    const object = await this.#reads.objectAt(key, revision);
     return { revision, object: object && keys.shown(object) };
   }
 
-  /** One page of the objects of an interval of whole keys, as the keys' readers get them. */
+  /** One page of the objects of an interval of whole keys, as readers of `keys` get them. */
   async range(request: RangeRequest, keys: ResourceKeys = allKeys): Promise<ListResult> {
     this.enter(request.signal);
-    const { interval, startAfter } = request;
-    const revision = this.resolve(request.at);
-    const page = new ObjectPage(request);
-    const from = startAfter ?? interval.from;
-    const isAfter = startAfter !== undefined;
-    for (const object of this.#data.keys.range(from, interval.to, revision, isAfter)) {
-      if (!keys.has(object.key)) continue;
-      if (!page.isFull) page.add(keys.shown(object));
-      else if (!page.countOne()) break;
-    }
-    return page.result(revision);
+    return this.#reads.range(request, keys);
   }
 
-  /** Number of objects of an interval of whole keys, at a revision that can be read. */
+  /** Number of objects of an interval of whole keys that `keys` has, at a revision that can be read. */
   async count(
-    { from, to }: KeyInterval,
+    interval: KeyInterval,
     revision: number,
     keys: ResourceKeys = allKeys,
+    signal?: AbortSignal,
   ): Promise<number> {
-    let count = 0;
-    for (const { key } of this.#data.keys.range(from, to, revision)) if (keys.has(key)) count++;
-    return count;
+    this.enter(signal);
+    return this.#reads.count(interval, this.resolve({ match: "EXACT", revision }), keys);
   }
 
   /** One page of the history of a key, which is relative to `keys`. */
   async history(request: HistoryRequest, keys: ResourceKeys = allKeys): Promise<HistoryResult> {
     this.enter(request.signal);
-    const { upTo } = request;
-    const revision = this.resolve(
-      upTo === undefined ? { match: "LINEARIZABLE" } : { match: "EXACT", revision: upTo },
-    );
-    const page = new HistoryPage(request);
-    const next = this.#data.keys.addHistory(keys.whole(request.key), page, keys, revision);
-    return next === undefined
-      ? page.finished(revision, Math.max(1, this.oldest))
-      : page.continued(revision, next);
+    return this.#reads.history(request, keys);
   }
 
-  /**
-   * Watches keys. Watches are notified of writes from an immediate, not from within the write. So an exception of a listener
-   * can't fail a write that has been applied, a listener may write, and a burst of writes is read as one batch.
-   */
+  /** Watches keys, as readers of `keys` name them. `onEnd` is called after its end. */
   watch(
     request: WatchRequest,
     keys: ResourceKeys = allKeys,
     onEnd: () => void = () => {},
   ): MemoryWatch {
-    const watch = new MemoryWatch(request, this.#data.log, keys, () => this.#notifySoon());
-    this.#watches.set(watch, onEnd);
-    // Notify the reader, as the history may have events for it already.
-    this.#notifySoon();
+    const watch = new MemoryWatch(request, this.#data.log, keys, () => this.#watches.notifySoon());
+    this.#watches.add(watch, onEnd);
     return watch;
   }
 
-  /** Gives the history a new id if it still has the id `known`. Returns the id that it has then. */
-  async renewHistory(known: string): Promise<string> {
-    if (this.#historyId === known) this.#historyId = randomUUID();
-    return this.#historyId;
-  }
-
-  /** Throws HISTORY_CHANGED if `known` is not empty and is not the history. */
-  checkHistory(known: string | undefined): void {
-    if (known === undefined || known === "" || known === this.#historyId) return;
-    throw otherHistory(known, this.#historyId);
+  /** Gives the history a new id if it still has the id `known`. Resolves to the id that it has then. */
+  async renewHistory(known: string, signal?: AbortSignal): Promise<string> {
+    this.enter(signal);
+    const historyId = this.#changes.renewHistory(known);
+    await this.#changes.allKept(signal);
+    return historyId;
   }
 
   /** Compacts the history before `revision`. Rejects with HISTORY_CHANGED for a future revision. */
-  async compact(revision: number): Promise<void> {
-    this.enter(undefined);
+  async compact(revision: number, signal?: AbortSignal): Promise<void> {
+    this.enter(signal);
     if (revision > this.revision) throw historyChanged(revision, this.revision);
-    this.#data.compact(revision);
+    this.#changes.keep([{ type: "compacted", revision }], {
+      kept: () => {
+        this.#compacted = Math.max(this.#compacted, revision);
+        this.#data.compact(revision);
+      },
+      undo: () => {},
+    });
+    await this.#changes.allKept(signal);
   }
 
-  /** Throws if the signal is aborted or the store is closed. */
+  /** Throws if the signal is aborted, or the store is closed or has failed. */
   enter(signal: AbortSignal | undefined): void {
     signal?.throwIfAborted();
     if (this.#isClosed) throw closed();
+    this.#changes.check();
   }
 
-  /** Every stream ends, and every later call rejects, with UPSTREAM_UNAVAILABLE. */
+  /**
+   * Every stream ends, and every later call rejects, with UPSTREAM_UNAVAILABLE. Resolves when the journal has kept what was
+   * applied, and is closed.
+   */
   async close(): Promise<void> {
     if (this.#isClosed) return;
     this.#isClosed = true;
-    for (const watch of this.#watches.keys()) watch.end(closed());
-    this.leases.close();
-    this.#requests.clear();
+    this.#endAll(closed());
+    await this.#changes.close();
+    await this.#journal?.close();
     this.#data.clear();
   }
 
-  async #change<T>(change: (draft: StoreDraft) => T, signal?: AbortSignal): Promise<Changed<T>> {
-    this.enter(signal);
-    const draft = new StoreDraft({
-      data: this.#data,
-      leases: this.leases,
-      objects: this.#objects,
-    });
-    const result = change(draft);
-    this.#apply(draft);
-    return { result, revision: draft.after };
+  #execute<T>(change: (draft: StoreDraft) => T, signal?: AbortSignal): Promise<Changed<T>> {
+    return this.#changes.execute(change, () => this.enter(signal), signal);
   }
 
-  #apply(draft: StoreDraft): void {
-    const { events } = draft;
-    if (events.length > 0) this.#data.apply(events);
-    this.leases.apply(draft, events);
-    if (draft.request !== undefined) this.#requests.add(draft.request);
-    if (events.length === 0) return;
-    this.#data.keep(draft.revision);
-    if (this.#watches.size > 0) this.#notifySoon();
-  }
-
-  async #objectAt(
-    key: string,
-    revision: number,
-    _signal: AbortSignal | undefined,
-  ): Promise<StoredObject | undefined> {
-    return this.#data.keys.getAt(key, revision);
-  }
-
-  #notifySoon(): void {
-    this.#notification ??= this.clock.setImmediate(() => {
-      this.#notification = undefined;
-      this.#notify();
-    });
-  }
-
-  /** Notifies every watch that has something new, even if the listener of another one throws. */
-  #notify(): void {
-    const failures: unknown[] = [];
-    for (const [watch, onEnd] of this.#watches) {
-      try {
-        watch.notify();
-      } catch (error) {
-        failures.push(error);
-      }
-      if (watch.ended === undefined) continue;
-      this.#watches.delete(watch);
-      onEnd();
-    }
-    if (failures.length > 0) throw new AggregateError(failures, "A watch's listener threw.");
+  #endAll(error: Error): void {
+    this.#watches.end(error);
+    this.leases.close();
   }
 }
 

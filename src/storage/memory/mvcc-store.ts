@@ -50,12 +50,15 @@ export class MvccStore {
   }
 
   /** Applies the changes of the revision after the newest. Throws STORAGE_FULL. */
-  apply(events: readonly WatchEvent[]): void {
-    const bytes = this.#stateBytes + addedBytes(events);
-    if (bytes > this.#bounds.maxStateBytes) throw storageFull(this.#bounds.maxStateBytes);
-    this.#stateBytes = bytes;
+  apply(events: readonly WatchEvent[]): Transaction {
+    const added = addedBytes(events);
+    const { maxStateBytes } = this.#bounds;
+    if (added > 0 && this.#stateBytes + added > maxStateBytes) throw storageFull(maxStateBytes);
+    this.#stateBytes += added;
     this.keys.add(events);
-    this.log.append(new Transaction(this.log.newest + 1, events));
+    const transaction = new Transaction(this.log.newest + 1, events);
+    this.log.append(transaction);
+    return transaction;
   }
 
   /** Takes back the changes of the newest revision, which must not be kept. Returns them. */

@@ -1,3 +1,4 @@
+import { otherHistory } from "../../base/errors.ts";
 import { WatchEvent } from "../../model/event.ts";
 import { compareKeys } from "../../model/key-order.ts";
 import type { StoredObject } from "../../model/object.ts";
@@ -14,6 +15,8 @@ export interface DraftSource {
   readonly data: MvccStore;
   readonly leases: KnownLeases;
   readonly objects: ObjectMaker;
+  /** The history that the change belongs to. */
+  readonly historyId: string;
 }
 
 /** A draft, with what only the store's own writes do. Nothing of it has an effect before the store applies it. */
@@ -46,6 +49,16 @@ export class StoreDraft implements Draft {
   /** What it has written, in order. */
   get events(): readonly WatchEvent[] {
     return [...this.#written.values()];
+  }
+
+  get historyId(): string {
+    return this.#source.historyId;
+  }
+
+  /** Throws HISTORY_CHANGED if `known` is not empty and is not the history. */
+  checkHistory(known: string | undefined): void {
+    if (known === undefined || known === "" || known === this.historyId) return;
+    throw otherHistory(known, this.historyId);
   }
 
   get(key: string): StoredObject | undefined {
