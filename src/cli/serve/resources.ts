@@ -19,7 +19,7 @@ import { UncachedResource } from "../../server/services/uncached-resource.ts";
 import { EtcdStorage } from "../../storage/etcd/etcd-storage.ts";
 import { EtcdStore } from "../../storage/etcd/etcd-store.ts";
 import { MemoryStorage } from "../../storage/memory/memory-storage.ts";
-import { MemoryStore } from "../../storage/memory/memory-store.ts";
+import type { MemoryStore } from "../../storage/memory/memory-store.ts";
 import type { Storage } from "../../storage/storage.ts";
 import type { Store } from "../../storage/store.ts";
 import { openEtcd } from "./etcd-connections.ts";
@@ -42,6 +42,8 @@ interface ResourcesDeps {
   readonly deepReads: DeepReads;
   /** Returns what observes the latencies of a resource. */
   readonly stagesOf: (resource: string) => StageObserver;
+  /** The embedded store, which is closed with the resources; undefined: they are those of etcd, or of an upstream. */
+  readonly embedded: MemoryStore | undefined;
   /** The connection of a relay to its upstream; undefined: the service is not a relay. */
   readonly relay: Relay | undefined;
 }
@@ -77,7 +79,8 @@ export class ProcessResources {
     } else if (deps.relay !== undefined) {
       this.store = deps.relay.storeOf(config.resources);
     } else {
-      this.#memory = new MemoryStore({ clock: context.clock, maxDeletedObjects });
+      if (deps.embedded === undefined) throw new Error("The embedded store is not open.");
+      this.#memory = deps.embedded;
       this.store = this.#memory;
     }
     this.#closing.push(() => this.store.close());

@@ -15,9 +15,11 @@ import type { EtcdApi } from "../../etcd-api/etcd-api.ts";
 import { EtcdPages } from "../../etcd-api/etcd-pages.ts";
 import { Registration } from "../../etcd-api/registration.ts";
 import type { MetricsSource, ReadinessCheck } from "../../server/admin/admin.ts";
+import type { DataFileReport } from "../../server/admin/status/status.ts";
 import type { Http1Pages } from "../../server/listener/http1.ts";
 import { memoryGauges } from "../../server/pressure/memory-gauges.ts";
 import { type RunningServer, type ServerOptions, startServer } from "../../server/server.ts";
+import type { Journal } from "../../storage/journal/journal.ts";
 import { registerCacheMetrics } from "../../telemetry/cache-metrics.ts";
 import {
   registerCertificateExpiry,
@@ -46,6 +48,7 @@ import type { ProcessParts } from "../status/process-status.ts";
 import { certificateChecks, watchExpiry, watchServerCertificates } from "./certificates.ts";
 import { openClientFacing } from "./client-facing.ts";
 import { EmbeddedEtcd } from "./embedded-etcd.ts";
+import { EmbeddedStore } from "./embedded-store.ts";
 import { openEtcdApi } from "./etcd-connections.ts";
 import type { ProcessContext } from "./process-context.ts";
 import { type Pending, readiness } from "./readiness.ts";
@@ -58,7 +61,7 @@ export type ServerTerms = Pick<ServerOptions, "listen" | "limits" | "hasOwnServi
 
 /**
  * What each process of a service has: caches of its resources, a gRPC server, metrics, and files that it watches. Call
- * `openEtcdApi` and `openCaches`, then `serveClients` or, for workers, `serve`, then `begin`, and `stop` also if one of them rejects.
+ * `openEtcdApi`, `openStore` (not in a worker) and `openCaches`, then `serveClients` or, for workers, `serve`, then `begin`, and `stop` also if one of them rejects.
  */
 export class ServiceProcess {
   readonly metrics: PrometheusMetrics;
@@ -74,6 +77,7 @@ export class ServiceProcess {
   readonly #upstreamLimiter: UpstreamLimiter;
   readonly #deepReads: DeepReads;
   #config: Config;
+  #store: EmbeddedStore | undefined;
   #resources: ProcessResources | undefined;
   #relay: Relay | undefined;
   #etcdApi: EtcdApi | undefined;
@@ -162,6 +166,16 @@ export class ServiceProcess {
     return this.#server;
   }
 
+  /** What backups of the embedded store are made of. Undefined: it has no file, or is not open. */
+  get journal(): Journal | undefined {
+    return this.#store?.journal;
+  }
+
+  /** The file of the embedded store, for the status. */
+  get dataFile(): DataFileReport | undefined {
+    return this.#store?.report();
+  }
+
   /** What its status is read from. */
   parts(): ProcessParts {
     return {
@@ -215,6 +229,19 @@ export class ServiceProcess {
   }
 
   /**
+   * Opens the embedded store, if the configuration has one: before `openCaches`. `onFailure` is called once, with a sentence, if
+   * the process has to end since its file failed. Rejects with a StartError if the file can't be used.
+   */
+  async openStore(onFailure: (message: string) => void): Promise<void> {
+    const { data } = this.#given;
+    if (data === undefined) return;
+    this.#pending = "the embedded store is loading";
+    const store = await EmbeddedStore.open(data, this.#given, this.context, onFailure);
+    this.#store = store;
+    this.onStop(() => store.store.close());
+  }
+
+  /**
    * Opens the resources. A relay waits for its upstream, to know which ones. Rejects with a StartError if it can't follow
    * the upstream.
    */
@@ -234,6 +261,7 @@ export class ServiceProcess {
       ...{ context, relay, stagesOf },
       ...{ scheduler: this.#scheduler, upstreamLimiter: this.#upstreamLimiter },
       deepReads: this.#deepReads,
+      embedded: this.#store?.store,
     });
     this.onStop(() => resources.close());
     this.#resources = resources;

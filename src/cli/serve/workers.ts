@@ -36,7 +36,7 @@ export interface ServeOptions {
   readonly level: ChangeableLevel;
   /** What the status shows of the log. */
   readonly problems?: RecentProblems | undefined;
-  /** Called once, with a sentence, if the workers can't be kept running. */
+  /** Called once, with a sentence, if the service can't continue: its workers end again and again, or its store has failed. */
   readonly onFailure: (message: string) => void;
 }
 
