@@ -26,7 +26,7 @@ export class StoreProcess implements KilledStore {
   static async within(folder: string, random: Seeded): Promise<StoreProcess> {
     const config = join(folder, "config.yaml");
     // JSON is YAML.
-    const resources = [{ name: resource, codec: "json", fields }];
+    const resources = [{ name: resource, prefix: `${resource}/`, codec: "json", fields }];
     await writeFile(config, JSON.stringify({ resources }));
     return new StoreProcess(random, (drawn) => [
       ...["--config", config, "--data", join(folder, "store")],
