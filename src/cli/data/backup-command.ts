@@ -100,6 +100,6 @@ async function refusal(response: IncomingMessage, { origin }: URL): Promise<Erro
     case 503:
       return new WatchFanoutError("OVERLOADED", text);
     default:
-      return new Error(`The backup has failed: ${text}`);
+      return new WatchFanoutError("INTERNAL", `The backup has failed: ${text}`);
   }
 }
