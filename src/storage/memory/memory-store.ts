@@ -211,8 +211,8 @@ export class MemoryStore implements Store {
     const { all, executed, deleted } = result;
     if (executed === undefined) return { ...all, revision, deleted };
     const { before } = executed;
-    if (before < this.oldest) throw resultCompacted(executed.revision);
     if (before === executed.revision) return { ...all, revision: before, deleted: 0 };
+    if (before < this.oldest) throw resultCompacted(executed.revision);
     const interval = keys.wholeInterval(request);
     const counted = await this.#reads.count(interval, before, keys);
     return { ...all, revision: executed.revision, deleted: counted };
@@ -235,17 +235,19 @@ export class MemoryStore implements Store {
     return (await this.#execute(change, signal)).result;
   }
 
-  /** Resolves to what `read` returns of the state with all changes, once these are kept. */
+  /** Settles as `read` does with the state after all changes, once these are kept. */
   async settled<T>(read: () => T, signal?: AbortSignal): Promise<T> {
     for (;;) {
       this.enter(signal);
-      const result = read();
-      try {
-        await this.#changes.allKept(signal);
-        return result;
-      } catch {
-        // The changes were taken back, or the store has failed, or the signal is aborted.
-      }
+      const found = await Promise.allSettled([
+        (async () => read())(),
+        this.#changes.allKept(signal),
+      ]);
+      const [result, kept] = found;
+      // Otherwise the changes were taken back, or the store has failed, or the signal is aborted.
+      if (kept.status === "rejected") continue;
+      if (result.status === "rejected") throw result.reason;
+      return result.value;
     }
   }
 
