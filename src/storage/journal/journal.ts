@@ -13,7 +13,7 @@ export interface Journal {
   readonly historyId: string;
   /** The newest revision that is kept; 1 of an empty one. */
   readonly revision: number;
-  /** The oldest revision that can still be read at, and watched from. It increases by itself, as age and size demand. */
+  /** The oldest revision that can still be read at, and watched from, at least 1. It increases by itself, as age and size demand. */
   readonly oldest: number;
   /** Size on disk in bytes. */
   readonly bytes: number;
@@ -36,7 +36,10 @@ export interface Journal {
   changesAfter(request: ChangesRequest): Promise<readonly KeptChanges[]>;
   /** One page of the objects at a revision, in key order. Rejects with REVISION_TOO_OLD. */
   page(request: KeptPageRequest): Promise<KeptPage>;
-  /** The changes of one key, the newest first. Rejects with REVISION_TOO_OLD. */
+  /**
+   * The changes of one key, the newest first: those after `oldest`, and the one that wrote what the key has there. Rejects with
+   * REVISION_TOO_OLD.
+   */
   history(request: KeptHistoryRequest): Promise<KeptHistory>;
 
   /** Writes a copy to another file while the store is in use. Rejects with an Error with a sentence. */

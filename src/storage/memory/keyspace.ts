@@ -45,16 +45,17 @@ export class Keyspace {
   }
 
   /**
-   * Adds the newest changes of a key up to `revision` to the page. Returns the revision of the first that does not fit;
-   * undefined: all do.
+   * Adds the changes of a key up to `revision` and after `after` to the page, the newest first. Returns the revision of the
+   * first that does not fit; undefined: all do.
    */
   addHistory(
     key: string,
     page: HistoryPage,
     keys: ResourceKeys,
     revision: number,
+    after: number,
   ): number | undefined {
-    return this.#keys.get(key)?.addTo(page, keys, revision);
+    return this.#keys.get(key)?.addTo(page, keys, revision, after);
   }
 
   /** Adds the only version of a key. Keys come in order. */
@@ -123,13 +124,19 @@ export class KeyVersions {
     return objectOf(this.#versions.at(this.#countUpTo(revision) - 1));
   }
 
-  /** Adds the changes up to `revision` to the page. Returns the revision of the first that does not fit; undefined: all do. */
-  addTo(page: HistoryPage, keys: ResourceKeys, revision: number): number | undefined {
+  /** See `Keyspace.addHistory`. */
+  addTo(
+    page: HistoryPage,
+    keys: ResourceKeys,
+    revision: number,
+    after: number,
+  ): number | undefined {
     for (let i = this.#countUpTo(revision) - 1; i >= 0; i--) {
       const version = this.#versions.at(i);
       const object = objectOf(version);
       const deleted = objectOf(this.#versions.at(i - 1));
       if (version === undefined || (object ?? deleted) === undefined) return undefined;
+      if (version.modRevision <= after) return undefined;
       const fits =
         object === undefined
           ? page.addDeletion(keys.shown(deleted as StoredObject), version.modRevision)

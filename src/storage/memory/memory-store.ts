@@ -27,6 +27,7 @@ import {
 } from "../transaction-checks.ts";
 import { Changes } from "./changes.ts";
 import type { Changed, Draft } from "./draft.ts";
+import { JournalReads } from "./journal-reads.ts";
 import { MemoryLeases } from "./leases.ts";
 import { defaultStateBytes } from "./memory-estimates.ts";
 import { MemoryWatch } from "./memory-watch.ts";
@@ -93,8 +94,6 @@ export class MemoryStore implements Store {
   readonly #watches: Watches;
   readonly #maxDeletedObjects: number;
   #journal: Journal | undefined;
-  /** The revision that a caller has compacted at. */
-  #compacted = 0;
   #isClosed = false;
 
   /** Throws INVALID_REQUEST for a bound that is not a positive integer. */
@@ -117,7 +116,7 @@ export class MemoryStore implements Store {
       resources: this.#resources,
       onKept: () => this.#watches.notifySoon(),
     });
-    this.#reads = new Reads(this.#data, () => this.oldest);
+    this.#reads = new Reads(this.#data);
   }
 
   /** Continues from what a journal has. Rejects as the journal does. */
@@ -130,6 +129,7 @@ export class MemoryStore implements Store {
     };
     await store.#changes.load(journal, failed, signal);
     store.#journal = journal;
+    store.#reads.past = new JournalReads(journal);
     return store;
   }
 
@@ -140,8 +140,7 @@ export class MemoryStore implements Store {
 
   /** The oldest revision that can be read at and watched from; 0 before the first compaction. */
   get oldest(): number {
-    if (this.#journal === undefined) return this.#data.log.oldest;
-    return Math.max(this.#journal.oldest, this.#compacted);
+    return this.#reads.oldest;
   }
 
   get historyId(): string {
@@ -189,7 +188,7 @@ export class MemoryStore implements Store {
     const oldest = request.returnPrevious === true ? executed.before : executed.revision;
     if (oldest < this.oldest) throw resultCompacted(executed.revision);
     const results = await resultsOf(request, executed, this.#resources, (key, at) =>
-      this.#reads.objectAt(key, at),
+      this.#reads.objectAt(key, at, request.signal),
     );
     return { ...all, succeeded: true, revision: executed.revision, results, compares: [] };
   }
@@ -214,7 +213,7 @@ export class MemoryStore implements Store {
     if (before === executed.revision) return { ...all, revision: before, deleted: 0 };
     if (before < this.oldest) throw resultCompacted(executed.revision);
     const interval = keys.wholeInterval(request);
-    const counted = await this.#reads.count(interval, before, keys);
+    const counted = await this.#reads.count(interval, before, keys, request.signal);
     return { ...all, revision: executed.revision, deleted: counted };
   }
 
@@ -265,7 +264,7 @@ export class MemoryStore implements Store {
   ): Promise<{ readonly revision: number; readonly object: StoredObject | undefined }> {
     this.enter(signal);
     const revision = this.resolve(at);
-    const object = await this.#reads.objectAt(key, revision);
+    const object = await this.#reads.objectAt(key, revision, signal);
     return { revision, object: object && keys.shown(object) };
   }
 
@@ -283,7 +282,7 @@ export class MemoryStore implements Store {
     signal?: AbortSignal,
   ): Promise<number> {
     this.enter(signal);
-    return this.#reads.count(interval, this.resolve({ match: "EXACT", revision }), keys);
+    return this.#reads.count(interval, this.resolve({ match: "EXACT", revision }), keys, signal);
   }
 
   /** One page of the history of a key, which is relative to `keys`. */
@@ -298,7 +297,8 @@ export class MemoryStore implements Store {
     keys: ResourceKeys = allKeys,
     onEnd: () => void = () => {},
   ): MemoryWatch {
-    const watch = new MemoryWatch(request, this.#data.log, keys, () => this.#watches.notifySoon());
+    const wake = (): void => this.#watches.notifySoon();
+    const watch = new MemoryWatch(request, this.#data.log, keys, this.#reads.past, wake);
     this.#watches.add(watch, onEnd);
     return watch;
   }
@@ -315,11 +315,9 @@ export class MemoryStore implements Store {
   async compact(revision: number, signal?: AbortSignal): Promise<void> {
     this.enter(signal);
     if (revision > this.revision) throw historyChanged(revision, this.revision);
+    if (revision <= this.oldest) return;
     this.#changes.keep([{ type: "compacted", revision }], {
-      kept: () => {
-        this.#compacted = Math.max(this.#compacted, revision);
-        this.#data.compact(revision);
-      },
+      kept: () => this.#reads.compact(revision),
       undo: () => {},
     });
     await this.#changes.allKept(signal);

@@ -7,19 +7,24 @@ import { bytes, expectFailure, linearizable } from "../../conformance/opened.ts"
 import { describeStorage } from "../../conformance.ts";
 import { TestJournal } from "./test-journal.ts";
 
-describeStorage("A MemoryStorage with a journal", async () => {
-  const journal = new TestJournal([], true);
-  const onFault = (error: Error): void => {
-    throw error;
-  };
-  const store = await MemoryStore.open({ clock: systemClock, journal, onFault });
-  const storage = new MemoryStorage({ store, resource: "things", prefix: "" });
-  return {
-    storage,
-    write: (operations) => storage.txn(operations),
-    compact: (revision) => storage.compact(revision),
-    close: () => store.close(),
-  };
+describe.each([
+  ["all of its history in memory", 100_000],
+  ["one revision in memory", 1],
+])("with %s", (_, maxLogRevisions) => {
+  describeStorage("A MemoryStorage with a journal", async () => {
+    const journal = new TestJournal([], true);
+    const onFault = (error: Error): void => {
+      throw error;
+    };
+    const store = await MemoryStore.open({ clock: systemClock, journal, onFault, maxLogRevisions });
+    const storage = new MemoryStorage({ store, resource: "things", prefix: "" });
+    return {
+      storage,
+      write: (operations) => storage.txn(operations),
+      compact: (revision) => storage.compact(revision),
+      close: () => store.close(),
+    };
+  });
 });
 
 const value = bytes("1");
@@ -199,7 +204,9 @@ describe("after a restart", () => {
     const granted = store.leases.grant(30);
     await before.clock.settle();
     await before.clock.elapse(20_000);
-    const after = await open(before.journal.crashed(false));
+    const found = before.journal.crashed(false);
+    found.isAutomatic = true;
+    const after = await open(found);
     expect(after.store.historyId).toBe(await renewed);
     expect(after.store.revision).toBe(3);
     const { items } = await after.storage.list({ prefix: "", limit: 0, at: linearizable });

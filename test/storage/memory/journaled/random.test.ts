@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from "node:util";
 import { describe, expect, test } from "vitest";
 import { WatchFanoutError } from "../../../../src/base/errors.ts";
+import type { WatchEvent } from "../../../../src/model/event.ts";
 import type { StoredObject } from "../../../../src/model/object.ts";
 import type { JournalEntry } from "../../../../src/storage/journal/journal.ts";
 import { MemoryStorage } from "../../../../src/storage/memory/memory-storage.ts";
@@ -9,7 +10,7 @@ import type { WatchStream } from "../../../../src/storage/storage.ts";
 import { FakeClock } from "../../../fake-clock.ts";
 import fc, { runs } from "../../../property.ts";
 import { plainEvent, plainObject } from "../../conformance/model.ts";
-import { bytes, linearizable } from "../../conformance/opened.ts";
+import { bytes, exact, linearizable } from "../../conformance/opened.ts";
 import { TestJournal } from "./test-journal.ts";
 
 const key = fc.constantFrom("a", "b", "c");
@@ -17,6 +18,8 @@ const expected = fc.option(fc.constantFrom(0, 2, 3, 5), { nil: undefined });
 /** An index into the leases that were granted so far. */
 const nth = fc.nat({ max: 3 });
 const id = fc.constantFrom("caller.1", "caller.2", "other.1");
+
+const maybe = fc.boolean();
 
 const step = fc.oneof(
   { weight: 8, arbitrary: fc.record({ do: fc.constant("put" as const), key, expected }) },
@@ -34,11 +37,17 @@ const step = fc.oneof(
   { weight: 1, arbitrary: fc.record({ do: fc.constant("renew history" as const) }) },
   { weight: 1, arbitrary: fc.record({ do: fc.constant("compact" as const) }) },
   { weight: 2, arbitrary: fc.record({ do: fc.constant("wait" as const), ms: fc.nat(6_000) }) },
-  { weight: 8, arbitrary: fc.record({ do: fc.constant("turn" as const) }) },
+  { weight: 8, arbitrary: fc.record({ do: fc.constant("turn" as const), isSlowRead: maybe }) },
   { weight: 8, arbitrary: fc.record({ do: fc.constant("keep" as const) }) },
   { weight: 2, arbitrary: fc.record({ do: fc.constant("full" as const) }) },
   { weight: 1, arbitrary: fc.record({ do: fc.constant("crash" as const), isKept: fc.boolean() }) },
 );
+
+interface Reader {
+  stream: WatchStream;
+  /** It has read everything up to this one. */
+  revision: number;
+}
 
 type Step = typeof step extends fc.Arbitrary<infer T> ? T : never;
 
@@ -48,7 +57,9 @@ class World {
   journal = new TestJournal();
   store!: MemoryStore;
   storage!: MemoryStorage;
-  stream!: WatchStream;
+  /** One that is read after each step, and one that is read seldom. */
+  stream!: Reader;
+  slow!: Reader;
   readonly leases: bigint[] = [];
   /** Answers that are still to come. */
   readonly calls = new Set<Promise<void>>();
@@ -57,6 +68,8 @@ class World {
   count = 0;
   answers = 0;
   refusals = 0;
+  /** Number of watches whose next change was compacted. */
+  tooOld = 0;
 
   async open(): Promise<void> {
     const { clock, journal } = this;
@@ -65,13 +78,36 @@ class World {
     };
     this.store = await MemoryStore.open({ clock, journal, onFault, maxLogRevisions: 5 });
     this.storage = new MemoryStorage({ store: this.store, resource: "things", prefix: "" });
-    this.#watch();
+    this.stream = this.#watch();
+    this.slow = this.#watch();
   }
 
-  #watch(): void {
-    const request = { scope: { prefix: "" }, afterRevision: this.store.revision };
-    this.stream = this.storage.watch({ ...request, withPrevious: true });
-    this.stream.onReadable(() => {});
+  #watch(): Reader {
+    const { revision } = this.store;
+    const request = { scope: { prefix: "" }, afterRevision: revision, withPrevious: true };
+    const stream = this.storage.watch(request);
+    stream.onReadable(() => {});
+    return { stream, revision };
+  }
+
+  /** All that can be read now is what was kept after what was read before. */
+  #read(reader: Reader): void {
+    const { journal } = this;
+    for (let batch = reader.stream.read(); batch !== undefined; batch = reader.stream.read()) {
+      const { revision = 0, events } = batch;
+      expect(revision).toBeLessThanOrEqual(journal.revision);
+      const kept = journal.eventsAfter(reader.revision).filter((each) => each.revision <= revision);
+      const plain = (all: readonly WatchEvent[]) => all.map((event) => plainEvent(event, true));
+      expect(plain(events)).toEqual(plain(kept));
+      reader.revision = revision;
+    }
+    const { ended } = reader.stream;
+    if (ended === undefined) return;
+    expect(ended).toMatchObject({ reason: "REVISION_TOO_OLD" });
+    expect(reader.revision).toBeLessThan(journal.oldest);
+    reader.revision = this.store.revision;
+    Object.assign(reader, this.#watch());
+    this.tooOld++;
   }
 
   /** Checks the answer of a call when it comes: all that it says is kept by then. */
@@ -139,30 +175,34 @@ class World {
     const { revision } = journal;
     expect(store.revision).toBe(revision);
     expect(store.historyId).toBe(journal.historyId);
-    expect(store.oldest).toBe(journal.oldest);
+    expect(Math.max(1, store.oldest)).toBe(journal.oldest);
     const { items } = await storage.list({ prefix: "", limit: 0, at: linearizable });
     expect(items.map(plainObject)).toEqual(journal.stateAt(revision).map(plainObject));
     for (const each of ["a", "b", "c"]) {
       const { object } = await storage.get({ key: each, at: linearizable });
       expect(object?.modRevision).toBe(items.find((item) => item.key === each)?.modRevision);
-      const history = await storage.history({
-        key: each,
-        upTo: undefined,
-        limit: 9,
-        maxBytes: 1e6,
-      });
-      for (const event of history.events) expect(event.revision).toBeLessThanOrEqual(revision);
     }
-    for (let batch = stream.read(); batch !== undefined; batch = stream.read()) {
-      expect(batch.revision).toBeLessThanOrEqual(revision);
-      const [first] = batch.events;
-      if (first === undefined) continue;
-      const kept = journal
-        .eventsAfter(first.revision - 1)
-        .filter((event) => event.revision <= (batch.revision ?? 0));
-      const plain = (events: typeof kept) => events.map((event) => plainEvent(event, true));
-      expect(plain([...batch.events])).toEqual(plain(kept));
+    this.#read(stream);
+    for (let past = Math.max(1, journal.oldest); past <= revision; past += 3) {
+      const at = exact(past);
+      const state = journal.stateAt(past).map(plainObject);
+      expect((await storage.list({ prefix: "", limit: 0, at })).items.map(plainObject)).toEqual(
+        state,
+      );
+      const { object } = await storage.get({ key: "b", at });
+      expect(object && plainObject(object)).toEqual(state.find((each) => each.key === "b"));
     }
+    const whole = { key: "a", upTo: undefined, limit: 1_000, maxBytes: 1e6 };
+    const all = (await storage.history(whole)).events;
+    const pages = await pagesOfHistory(storage, journal.oldest);
+    expect(pages).toEqual(all.slice(0, pages.length).map((event) => event.revision));
+    expect(all[pages.length]?.revision ?? 0).toBeLessThan(Math.max(2, journal.oldest));
+    const { events: ofA } = await journal.history({
+      ...{ key: "a", upTo: revision, limit: 1_000, maxBytes: 1e6 },
+    });
+    expect(all.map(({ type, revision: at }) => [type, at])).toEqual(
+      ofA.map(({ type, revision: at }) => [type, at]),
+    );
   }
 
   lease(nthOf: number): bigint {
@@ -265,7 +305,8 @@ class World {
       case "wait":
         return this.clock.elapse(each.ms);
       case "turn":
-        return this.clock.settle();
+        await this.clock.settle();
+        return each.isSlowRead ? this.#read(this.slow) : undefined;
       case "keep":
         if (journal.isCommitting) journal.keep();
         return this.clock.settle();
@@ -277,17 +318,32 @@ class World {
         // Nothing that was acknowledged is lost.
         expect(found.kept.slice(0, this.acknowledged.length)).toEqual(this.acknowledged);
         this.journal = found;
-        this.stream.close();
+        this.stream.stream.close();
+        this.slow.stream.close();
         return this.open();
       }
     }
   }
 }
 
+/** The revisions of the history of `a` in pages, as far as each page can be read. */
+async function pagesOfHistory(storage: MemoryStorage, oldest: number): Promise<number[]> {
+  const revisions: number[] = [];
+  let upTo: number | undefined;
+  while (upTo === undefined || upTo >= oldest) {
+    const page = await storage.history({ key: "a", upTo, limit: 2, maxBytes: 1e6 });
+    revisions.push(...page.events.map((event) => event.revision));
+    if (page.next === undefined) break;
+    upTo = page.next;
+  }
+  return revisions;
+}
+
 describe("a store with a journal, with random changes, full disks and crashes", () => {
   test("shows exactly what is kept, and answers nothing else", async () => {
     let answered = 0;
     let refused = 0;
+    const read = new Set<string>();
     await fc.assert(
       fc.asyncProperty(
         fc.array(step, { minLength: 1, maxLength: 100, size: "max" }),
@@ -304,6 +360,7 @@ describe("a store with a journal, with random changes, full disks and crashes", 
           }
           answered += world.answers;
           refused += world.refusals;
+          for (const name of world.journal.reads) read.add(name);
           await world.check();
           for (const call of world.calls) await Promise.race([call, world.clock.settle()]);
         },
@@ -312,5 +369,6 @@ describe("a store with a journal, with random changes, full disks and crashes", 
     );
     expect(answered).toBeGreaterThan(1_000);
     expect(refused).toBeGreaterThan(1_000);
+    for (const name of ["page", "history", "changesAfter"]) expect(read.has(name)).toBe(true);
   }, 120_000);
 });

@@ -35,7 +35,7 @@ export class TestJournal implements Journal {
   /** Whether commits are kept at once. */
   isAutomatic: boolean;
   #commit: Commit | undefined;
-  #oldest = 0;
+  #oldest = 1;
   /** Number of commits. */
   commits = 0;
   isClosed = false;
@@ -182,8 +182,13 @@ export class TestJournal implements Journal {
       const { key, upTo, limit } = request;
       if (upTo < this.oldest) throw revisionTooOld(upTo, this.oldest);
       const all = this.#changes()
-        .filter(({ revision }) => revision <= upTo && revision > this.oldest)
+        .filter(({ revision }) => revision <= upTo)
         .flatMap(({ events }) => events.filter(({ object }) => object.key === key))
+        .filter((event, i, { [i + 1]: next }) => {
+          if (event.revision > this.oldest) return true;
+          const isCurrent = next === undefined || next.revision > this.oldest;
+          return isCurrent && event.type !== "DELETED";
+        })
         .reverse();
       return { events: all.slice(0, limit), next: all[limit]?.revision };
     });
