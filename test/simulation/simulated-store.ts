@@ -92,7 +92,7 @@ export class SimulatedStore implements KilledStore {
     return url;
   }
 
-  async kill(gone: () => void): Promise<void> {
+  async kill(_acknowledged: () => number, gone: () => void): Promise<void> {
     await this.#untilEnd(this.#options.endsBefore[this.#kills++], gone);
     await this.#close();
   }

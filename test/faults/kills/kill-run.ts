@@ -34,8 +34,11 @@ const expiryMs = 300;
 export interface KilledStore {
   /** Starts it, with what it has kept. Resolves to its URL when it is ready. */
   start(): Promise<string>;
-  /** Kills it, or lets it live for a while before. `gone` is called when clients must not call it any more. */
-  kill(gone: () => void): Promise<void>;
+  /**
+   * Kills it while clients write. `acknowledged`: how many writes it has acknowledged so far. `gone` is called when clients must
+   * not call it any more.
+   */
+  kill(acknowledged: () => number, gone: () => void): Promise<void>;
   /** Starts it, and kills it before it is ready. */
   killWhileStarting(): Promise<void>;
   close(): Promise<void>;
@@ -69,7 +72,7 @@ export class KillRun {
   };
   readonly #random: Seeded;
   readonly #store: KilledStore;
-  readonly #shared: Shared = { shown: 1, url: undefined };
+  readonly #shared: Shared = { shown: 1, acknowledged: 0, url: undefined };
   readonly #writers: readonly StoreWriter[];
   readonly #watchers: readonly RecordedWatcher[];
   readonly #reader: RecordedReader;
@@ -78,6 +81,8 @@ export class KillRun {
   readonly #delivered = new Changing();
   readonly #disturbance = new Disturbance();
   #startedAt = 0;
+  /** Every watcher has received everything up to this revision. */
+  #level = 0;
   #historyId = "";
 
   constructor(random: Seeded, store: KilledStore) {
@@ -113,7 +118,8 @@ export class KillRun {
     for (const watcher of this.#watchers) watcher.hurry(false);
     this.#reader.start();
     const writing = Promise.all(this.#writers.map((writer) => writer.run()));
-    await this.#store.kill(() => {
+    const acknowledged = (): number => this.#shared.acknowledged;
+    await this.#store.kill(acknowledged, () => {
       this.#shared.url = undefined;
     });
     this.totals.kills++;
@@ -186,6 +192,7 @@ export class KillRun {
     const [writer] = this.#writers;
     await writer?.mark(["a/1", "b/1", "all/1"], "web", "n1");
     const { shown } = this.#shared;
+    this.#level = shown;
     await writer?.mark(["all/2"], "db", "n2");
     for (const watcher of this.#watchers) watcher.hurry(true);
     const behind = (): readonly RecordedWatcher[] =>
@@ -204,13 +211,13 @@ export class KillRun {
 
   async #compare(connection: Connection): Promise<string[]> {
     const changes: KeptChange[] = [];
-    // Leases end meanwhile: no watcher may have seen more than is compared.
-    for (;;) {
-      const levels = this.#watchers.map(({ level }) => level);
+    const highest = (): number => Math.max(...this.#watchers.map(({ level }) => level));
+    for (let isRead = false; !isRead; ) {
+      const seen = Math.max(highest(), this.#shared.shown);
       const { revision } = await connection.list({}, newest, 0);
-      const target = Math.min(revision, Math.max(...levels, this.#shared.shown));
-      if (this.#era.revision >= target) break;
-      changes.push(...(await this.#changes(target)));
+      if (this.#era.revision < revision) changes.push(...(await this.#changes(revision)));
+      // Leases end meanwhile: no watcher may have seen more than is compared, unless it is lost.
+      isRead = highest() <= this.#era.revision || seen > revision;
     }
     const { revision } = this.#era;
     const { shown } = this.#shared;
@@ -221,12 +228,12 @@ export class KillRun {
     const observed = {
       ...{ truth: { era: this.#era, eras: [this.#era] }, watchers: this.#watchers, writers: [] },
       ...{ reader: this.#reader, reasons: new Set<string>() },
-      ...{ level: Math.min(shown, revision), lastRevisions: [revision] },
+      ...{ level: this.#level, lastRevisions: [revision] },
     };
     wrong.push(...wrongIn(observed));
     this.#count(changes, operations);
-    wrong.push(...(await this.#wrongState(connection, revision)));
     this.#forget();
+    wrong.push(...(await this.#wrongState(connection, revision)));
     return wrong;
   }
 

@@ -8,6 +8,9 @@ import type { Seeded } from "../seeded.ts";
 import { resource } from "../wire.ts";
 import type { KilledStore } from "./kill-run.ts";
 
+/** How long it lives at most, in milliseconds. Not an assertion: a busy machine writes slowly. */
+const livesMs = 5_000;
+
 /** `watch-fanout serve --data`, which is killed with -9. */
 export class StoreProcess implements KilledStore {
   readonly #args: (random: Seeded) => readonly string[];
@@ -51,10 +54,13 @@ export class StoreProcess implements KilledStore {
     return this.url;
   }
 
-  async kill(gone: () => void): Promise<void> {
+  async kill(acknowledged: () => number, gone: () => void): Promise<void> {
     const random = this.#random;
-    // Most of them soon: then all clients are at their first calls.
-    await delay(random.between(0, 10) ** 2 * random.between(1, 10));
+    const enough = acknowledged() + random.between(0, 15) ** 2;
+    const late = performance.now() + livesMs;
+    while (acknowledged() < enough && performance.now() < late) await delay(1);
+    // At any moment between two answers.
+    await delay(random.between(0, 5));
     gone();
     await this.#kill();
   }

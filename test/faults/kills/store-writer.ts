@@ -10,8 +10,8 @@ const leaseService = "/watchfanout.v1.LeaseService";
 
 /** How long a call may take, in milliseconds. Not an assertion: a kill ends calls sooner. */
 const deadlineMs = 30_000;
-/** Of the leases that are granted, in seconds: none of them ends. */
-const longSeconds = 3_600;
+/** Of the leases that are granted, in seconds: with each start they are new, so none of them ends. */
+const longSeconds = 300;
 /** Keys of one writer, and of all. */
 const keyCount = 6;
 
@@ -19,6 +19,8 @@ const keyCount = 6;
 export interface Shared {
   /** The newest revision that any client has seen. */
   shown: number;
+  /** Number of acknowledged writes. */
+  acknowledged: number;
   /** Where the store is; undefined: nowhere now. */
   url: string | undefined;
 }
@@ -211,6 +213,7 @@ export class StoreWriter {
 
   #acknowledged(operation: Operation, response: Message, isTransaction: boolean): void {
     operation.outcome = "acknowledged";
+    this.#shared.acknowledged++;
     if (operation.revokes !== undefined) return;
     const { puts, deletePrefix } = operation;
     // succeeded = 1 and revision = 2 of a transaction, revision = 1 of the others.
