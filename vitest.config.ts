@@ -12,6 +12,12 @@ const contractTests = [
   "test/contract/{uncached,watch-opening,watching,writes,subscribing}.test.ts",
 ];
 
+/**
+ * The tests of what is in front of etcd that run once more with the embedded store in its place: all of those files that need
+ * no users, no TLS of etcd, no metrics of it, and no process to stop (test/etcd-server/README.md).
+ */
+const embeddedTests = ["test/etcd-api/contract.test.ts"];
+
 /** The tests that measure the heap, or what is collected of it. */
 const lonelyTests = [
   /(-memory|memory-estimates|retained-events|attributes|memory\/limits)\.test\.ts$/,
@@ -104,6 +110,13 @@ export default defineConfig({
         extends: true,
         test: {
           ...{ name: "grpc-js server", include: contractTests, env: { TEST_SERVER: "grpc-js" } },
+          ...{ isolate: false, restoreMocks: true },
+        },
+      },
+      {
+        extends: true,
+        test: {
+          ...{ name: "embedded store", include: embeddedTests, env: { TEST_ETCD: "embedded" } },
           ...{ isolate: false, restoreMocks: true },
         },
       },

@@ -2,6 +2,7 @@ import { Command, type Option } from "commander";
 import { addClientCommands } from "../../src/cli/client/client-commands.ts";
 import { contextFields } from "../../src/cli/contexts/context-file.ts";
 import { addBackupCommand } from "../../src/cli/data/backup-command.ts";
+import { addRestoreCommand } from "../../src/cli/data/restore-command.ts";
 import { exitCodeMeanings, exitCodes } from "../../src/cli/output/command-io.ts";
 import { addPolicyCommands } from "../../src/cli/policy/policy-commands.ts";
 import { addTokenCommands } from "../../src/cli/token.ts";
@@ -14,6 +15,7 @@ export function commandsPage(): string {
   addClientCommands(program);
   addTop(program);
   addBackupCommand(program);
+  addRestoreCommand(program);
   addPolicyCommands(program);
   addTokenCommands(program);
   const commands = program

@@ -40,6 +40,8 @@ if (!program.commands.some((command) => command.name() === argv[2])) {
   addTop(program);
   const { addBackupCommand } = await import("./data/backup-command.ts");
   addBackupCommand(program);
+  const { addRestoreCommand } = await import("./data/restore-command.ts");
+  addRestoreCommand(program);
 }
 
 try {

@@ -10,11 +10,11 @@ import type { Logger } from "pino";
 import { hasReason, messageOf } from "../base/errors.ts";
 import { etcdMethods } from "../etcd/wire/methods.ts";
 import type { MemoryStore } from "../storage/memory/memory-store.ts";
-import { asStatus, etcdErrors, type StatusError, toEtcdError } from "./errors.ts";
 import { KvService } from "./kv/kv-service.ts";
 import { LeaseService } from "./lease-service.ts";
 import { MaintenanceService, unimplementedMethod } from "./maintenance.ts";
-import { ServedStore } from "./served-store.ts";
+import { asStatus, etcdErrors, type StatusError, toEtcdError } from "./protocol/errors.ts";
+import { ServedStore } from "./protocol/served-store.ts";
 import { WatchCall } from "./watch/watch-call.ts";
 
 export interface EtcdServerOptions {
@@ -77,7 +77,10 @@ export class EtcdServer {
   }
 
   #register(): void {
-    const [kv, lease] = [new KvService(this.#served, this.#options.historyKey), new LeaseService(this.#served)];
+    const [kv, lease] = [
+      new KvService(this.#served, this.#options.historyKey),
+      new LeaseService(this.#served),
+    ];
     const maintenance = this.#maintenance;
     const unary: Readonly<Record<string, Unary>> = {
       "/etcdserverpb.KV/Range": (message, signal) => kv.range(message, signal),
@@ -103,7 +106,11 @@ export class EtcdServer {
       if (method !== undefined) this.#serve(path, this.#unary(path, method), "unary");
       else if (path === "/etcdserverpb.Watch/Watch") this.#serve(path, this.#watch, "bidi");
       else if (path === "/etcdserverpb.Lease/LeaseKeepAlive") {
-        this.#serve(path, this.#eachOf((message) => lease.keepAlive(message)), "bidi");
+        this.#serve(
+          path,
+          this.#eachOf((message) => lease.keepAlive(message)),
+          "bidi",
+        );
       } else this.#serve(path, refusing(path), "serverStream");
     }
   }

@@ -1,10 +1,10 @@
-import { keyBytes } from "../model/key-bytes.ts";
 import { hasReason } from "../base/errors.ts";
 import { bytesField } from "../etcd/wire/messages.ts";
-import { etcdErrors } from "./errors.ts";
-import { number } from "./fields.ts";
-import { decode, leaseId } from "./requests.ts";
-import type { ServedStore } from "./served-store.ts";
+import { keyBytes } from "../model/key-bytes.ts";
+import { etcdErrors } from "./protocol/errors.ts";
+import { number } from "./protocol/fields.ts";
+import { decode, leaseId } from "./protocol/requests.ts";
+import type { ServedStore } from "./protocol/served-store.ts";
 
 /** etcd's bounds of a time to live, in seconds: the shortest with its default election timeout, and the longest. */
 const minTtl = 2;

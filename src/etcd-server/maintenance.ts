@@ -3,10 +3,10 @@ import { crc32 } from "node:zlib";
 import { bytesField } from "../etcd/wire/messages.ts";
 import { keyBytes } from "../model/key-bytes.ts";
 import type { RevisionRequirement } from "../storage/storage.ts";
-import { EtcdError, etcdErrors, unimplemented } from "./errors.ts";
-import { number } from "./fields.ts";
-import { decode } from "./requests.ts";
-import { raftTerm, type ServedStore } from "./served-store.ts";
+import { type EtcdError, etcdErrors, unimplemented } from "./protocol/errors.ts";
+import { number } from "./protocol/fields.ts";
+import { decode } from "./protocol/requests.ts";
+import { raftTerm, type ServedStore } from "./protocol/served-store.ts";
 
 /** The version of etcd whose answers these are. */
 const etcdVersion = "3.6.0";
@@ -85,9 +85,9 @@ export class MaintenanceService {
     return this.#answer(bytesField(0x12, ...member, text(0x22, this.#clientUrl())));
   }
 
-  /** There are no users. */
+  /** There are no users. Their revision is that of an etcd without any. */
   async authStatus(): Promise<Buffer> {
-    return this.#answer();
+    return this.#answer(number(0x18, 1));
   }
 
   /** Clients with a user's name continue without a token then. */
@@ -140,8 +140,14 @@ const instead: readonly (readonly [path: string, sentence: string])[] = [
     "etcdserverpb.Auth",
     "It has no users of etcd: watch-fanout recognises callers, and --policy says what each may do.",
   ],
-  ["v3lockpb.Lock", "Use the recipes of your client library, such as etcdctl lock, which need KV and leases alone."],
-  ["v3electionpb.Election", "Use the recipes of your client library, such as etcdctl elect, which need KV and leases alone."],
+  [
+    "v3lockpb.Lock",
+    "Use the recipes of your client library, such as etcdctl lock, which need KV and leases alone.",
+  ],
+  [
+    "v3electionpb.Election",
+    "Use the recipes of your client library, such as etcdctl elect, which need KV and leases alone.",
+  ],
   ["", "Use KV, Watch and Lease."],
 ];
 

@@ -41,8 +41,13 @@ export interface Etcd {
   stop(): Promise<void>;
 }
 
-/** Starts an etcd and waits until it is healthy. */
+/** Starts an etcd and waits until it is healthy. With the variable TEST_ETCD it is the embedded store. */
 export async function startEtcd(options: EtcdOptions = {}): Promise<Etcd> {
+  if (process.env["TEST_ETCD"] === "embedded") {
+    // Most tests need no service beside etcd.
+    const { startAsEtcd } = await import("../etcd-server/as-etcd.ts");
+    return startAsEtcd(options);
+  }
   const { etcd: bin, etcdctl, version } = await etcdBinaries();
   const folder = await mkdtemp(join(tmpdir(), "etcd-test-"));
   const { member, port } = await firstStart(bin, folder, options);

@@ -42,7 +42,7 @@ export function addBackupCommand(program: Command, io: CommandIo = processIo): v
 }
 
 /** Rejects with INVALID_REQUEST if there is a file of this name. */
-export async function checkAbsent(file: string): Promise<void> {
+async function checkAbsent(file: string): Promise<void> {
   const found = await stat(file).catch(() => undefined);
   if (found === undefined) return;
   throw invalidRequest("file", `${file} exists already, and is left as it is. Name another file.`);

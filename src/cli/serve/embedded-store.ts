@@ -40,7 +40,7 @@ export class EmbeddedStore {
     const onFault = (error: Error): void => onFailure(`--data: ${messageOf(error)}`);
     try {
       // Of a process that was killed while it made a backup.
-      await rm(backupPathOf(path), { force: true });
+      await rm(backupFolderOf(path), { recursive: true, force: true });
       const store = await unlessUnusable(MemoryStore.open({ ...options, journal, onFault }));
       const { historyId, revision, bytes } = journal;
       logger.info({ file: path, revision, bytes, historyId }, "the embedded store is loaded");
@@ -56,14 +56,14 @@ export class EmbeddedStore {
     return this.#file?.journal;
   }
 
-  /** What the status shows of the file. Undefined: there is none. */
+  /** What the status shows of the file. Undefined: it has no file. */
   report(): DataFileReport | undefined {
     return this.#file && { path: this.#file.path, ...this.#file.journal.report() };
   }
 }
 
-/** Where the copy of a backup is until it is sent. */
-export function backupPathOf(dataPath: string): string {
+/** The folder of the copy of a backup until it is sent. */
+export function backupFolderOf(dataPath: string): string {
   return `${dataPath}.backup`;
 }
 

@@ -9,7 +9,7 @@ import { ProcessStatus } from "../status/process-status.ts";
 import { ServiceStatus } from "../status/service-status.ts";
 import { ceilingOfProcess } from "../workers/worker-config.ts";
 import { watchPair } from "./certificates.ts";
-import { backupPathOf } from "./embedded-store.ts";
+import { backupFolderOf } from "./embedded-store.ts";
 import { watchedTokens } from "./identity.ts";
 import { openOtlp } from "./otlp.ts";
 import { ServiceProcess } from "./service-process.ts";
@@ -150,7 +150,7 @@ function backupPageOf(main: ServiceProcess): BackupPage | undefined {
   if (path === undefined) return undefined;
   return new BackupPage({
     source: () => main.journal,
-    temporaryPath: backupPathOf(path),
+    temporaryFolder: backupFolderOf(path),
     refusal: backupRefusal(config),
     logger: context.logger,
   });

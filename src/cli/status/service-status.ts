@@ -36,7 +36,7 @@ interface MainProcess {
   readonly upstreamsInUse: readonly string[];
   /** Has the certificates of all processes. */
   readonly context: { readonly files: Pick<WatchedFiles, "certificates"> };
-  /** The file of the embedded store. Undefined: there is none, or it is not open yet. */
+  /** The file of the embedded store. Undefined: it has no file, or is not open yet. */
   readonly dataFile?: DataFileReport | undefined;
   readonly etcdApi: { readonly outage: UpstreamOutage | undefined } | undefined;
 }

@@ -1,5 +1,5 @@
 import type { StoredObject } from "../../model/object.ts";
-import { type Compare, leaseId } from "../requests.ts";
+import { type Compare, leaseId } from "../protocol/requests.ts";
 
 /** Whether a comparison of a transaction holds for all objects of its keys; without one, for a key that does not exist. */
 export function compareHolds(compare: Compare, objects: Iterable<StoredObject>): boolean {

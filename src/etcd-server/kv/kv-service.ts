@@ -3,9 +3,14 @@ import { hasReason } from "../../base/errors.ts";
 import { keyText } from "../../model/key-bytes.ts";
 import { StoredObject } from "../../model/object.ts";
 import type { RevisionRequirement } from "../../storage/storage.ts";
-import { EtcdError, etcdErrors, toEtcdError } from "../errors.ts";
-import { decode, type RangeRequest, type RequestOp, type TxnRequest } from "../requests.ts";
-import type { ServedStore } from "../served-store.ts";
+import { etcdErrors, toEtcdError } from "../protocol/errors.ts";
+import {
+  decode,
+  type RangeRequest,
+  type RequestOp,
+  type TxnRequest,
+} from "../protocol/requests.ts";
+import type { ServedStore } from "../protocol/served-store.ts";
 import { isEmpty, keysOf } from "./key-interval.ts";
 import { encodeSelected, RangeSelection, type Selected } from "./range-selection.ts";
 import { checkDelete, checkPut, checkRange, checkSize, checkTxn } from "./request-checks.ts";
@@ -98,7 +103,9 @@ export class KvService {
     past?: ReadonlyMap<RangeRequest, Selected | Error>,
   ): Promise<Buffer> {
     const { store } = this.#served;
-    const { result } = await store.update((draft) => execute(new TxnRun(draft, store.leases, past)));
+    const { result } = await store.update((draft) =>
+      execute(new TxnRun(draft, store.leases, past)),
+    );
     return Buffer.concat([this.#served.header(result.revision), ...result.fields]);
   }
 

@@ -2,8 +2,8 @@ import { endSize, objectSize, writeEnd, writeObject } from "../../etcd/wire/rang
 import { compareKeys } from "../../model/key-order.ts";
 import type { StoredObject } from "../../model/object.ts";
 import { PartsWriter } from "../../wire/parts-writer.ts";
-import { none } from "../fields.ts";
-import type { RangeRequest } from "../requests.ts";
+import { none } from "../protocol/fields.ts";
+import type { RangeRequest } from "../protocol/requests.ts";
 
 /** Number of objects that are encoded in one step. */
 export const objectsPerStep = 5_000;

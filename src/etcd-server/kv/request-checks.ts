@@ -1,6 +1,13 @@
+import { isEndless } from "../../etcd/client/key-range.ts";
 import { keyText } from "../../model/key-bytes.ts";
-import { etcdErrors } from "../errors.ts";
-import type { DeleteRangeRequest, PutRequest, RangeRequest, RequestOp, TxnRequest } from "../requests.ts";
+import { etcdErrors } from "../protocol/errors.ts";
+import type {
+  DeleteRangeRequest,
+  PutRequest,
+  RangeRequest,
+  RequestOp,
+  TxnRequest,
+} from "../protocol/requests.ts";
 import { hasKey, type Keys, keysOf } from "./key-interval.ts";
 
 /*
@@ -65,7 +72,10 @@ interface Changes {
   readonly deletes: readonly Keys[];
 }
 
-/** Throws if a key may be put twice, or put and deleted. Of the two branches of a nested transaction only one is executed. */
+/**
+ * Throws if a key may be put twice, or put and deleted. Of the two branches of a nested transaction only one is executed. As in
+ * etcd, deletes without an end are not looked at, nor those of a nested transaction behind the one that puts.
+ */
 function checkChanges(operations: readonly RequestOp[]): Changes {
   const puts = new Set<string>();
   const deletes: Keys[] = [];
@@ -75,7 +85,8 @@ function checkChanges(operations: readonly RequestOp[]): Changes {
     puts.add(key);
   };
   for (const { request_delete_range: request } of operations) {
-    if (request) deletes.push(keysOf(request.key, request.range_end));
+    if (!request || isEndless(request.range_end)) continue;
+    deletes.push(keysOf(request.key, request.range_end));
   }
   for (const { request_txn: request } of operations) {
     if (!request) continue;

@@ -1,11 +1,10 @@
-import { numberField } from "../../etcd/wire/messages.ts";
-import { bytesField } from "../../etcd/wire/messages.ts";
+import { bytesField, numberField } from "../../etcd/wire/messages.ts";
 import { headerTag } from "../../etcd/wire/response-header.ts";
 import { keyText } from "../../model/key-bytes.ts";
 import type { StoredObject } from "../../model/object.ts";
 import type { Draft } from "../../storage/memory/draft.ts";
-import { etcdErrors } from "../errors.ts";
-import { flag, keyValue, none, number } from "../fields.ts";
+import { etcdErrors } from "../protocol/errors.ts";
+import { flag, keyValue, none, number } from "../protocol/fields.ts";
 import {
   type Compare,
   type DeleteRangeRequest,
@@ -14,7 +13,7 @@ import {
   type RangeRequest,
   type RequestOp,
   type TxnRequest,
-} from "../requests.ts";
+} from "../protocol/requests.ts";
 import { compareHolds } from "./compare.ts";
 import { keysOf, objectsOf } from "./key-interval.ts";
 import { encodeSelected, RangeSelection, type Selected } from "./range-selection.ts";
@@ -50,7 +49,7 @@ export class TxnRun {
   readonly #draft: Draft;
   readonly #leases: Leases;
   readonly #past: PastRanges;
-  /** The keys that were written. etcd lets one branch delete what one before has put; here a revision changes a key once. */
+  /** The keys that were written. A few transactions change a key twice in etcd; here no revision does. */
   readonly #written = new Set<string>();
   #seen = 0;
 

@@ -5,9 +5,9 @@ import { watchIdField } from "../../etcd/wire/watch-response.ts";
 import { WatchBatch, WatchEvent } from "../../model/event.ts";
 import type { MemoryWatch } from "../../storage/memory/memory-watch.ts";
 import { prefixSize } from "../../wire/encode.ts";
-import { none } from "../fields.ts";
 import type { Keys } from "../kv/key-interval.ts";
-import type { ServedStore } from "../served-store.ts";
+import { none } from "../protocol/fields.ts";
+import type { ServedStore } from "../protocol/served-store.ts";
 
 /** Number of objects that are read in one step. */
 const pageSize = 10_000;
@@ -81,7 +81,11 @@ export class StoreWatch {
     // What a compaction has removed is left out.
     if (frames === previousUnknown)
       frames = etcdFramesOf(batch, this.request, none, header, this.from, revision);
-    for (const frame of frames) yield* messagesIn(Buffer.from(frame.buffer, frame.byteOffset, frame.byteLength), this.idField);
+    for (const frame of frames)
+      yield* messagesIn(
+        Buffer.from(frame.buffer, frame.byteOffset, frame.byteLength),
+        this.idField,
+      );
   }
 
   /** The compacted revision that has ended it; undefined: it has not ended, or for another reason. */
@@ -107,7 +111,8 @@ export class StoreWatch {
     const { withPrevious } = this.request;
     const stream = store.watch({
       scope: this.#keys,
-      afterRevision: Math.min(Math.max(0, afterRevision), revision),
+      // Nothing was written at the first revision.
+      afterRevision: Math.min(Math.max(1, afterRevision), revision),
       withPrevious,
     });
     stream.onReadable(this.#onReadable);
@@ -145,7 +150,12 @@ export class StoreWatch {
       return events;
     }
     for (let startAfter: string | undefined; !this.#isClosed; ) {
-      const { items, next } = await store.range({ interval: keys, startAfter, limit: pageSize, at });
+      const { items, next } = await store.range({
+        interval: keys,
+        startAfter,
+        limit: pageSize,
+        at,
+      });
       for (const object of items) if (object.modRevision === revision) events.push(asEvent(object));
       if (next === undefined) break;
       startAfter = next;

@@ -10,9 +10,9 @@ import {
 import { type Answer, encodeAnswer, noWatchId } from "../../etcd/wire/watch-response.ts";
 import { WireFault } from "../../protobuf/message-cursor.ts";
 import { prefixSize } from "../../wire/encode.ts";
-import { asStatus, EtcdError, toEtcdError } from "../errors.ts";
 import { isEmpty, keysOf } from "../kv/key-interval.ts";
-import type { ServedStore } from "../served-store.ts";
+import { asStatus, EtcdError, toEtcdError } from "../protocol/errors.ts";
+import type { ServedStore } from "../protocol/served-store.ts";
 import { StoreWatch } from "./store-watch.ts";
 
 /** Maximum number of watches of a stream. */
@@ -133,7 +133,9 @@ export class WatchCall {
     if (request.startRevision < 0) return compacted;
     if (isEmptyRange) return emptyRange;
     if (this.#watches.size >= maxWatches) return tooMany;
-    return this.#watches.has(request.watchId) && request.watchId !== 0n ? duplicateWatch : undefined;
+    return this.#watches.has(request.watchId) && request.watchId !== 0n
+      ? duplicateWatch
+      : undefined;
   }
 
   /** The id of the next watch whose client does not choose one. */
@@ -179,7 +181,8 @@ export class WatchCall {
     if (!watch.isAwaited) return;
     watch.isAwaited = false;
     if (--this.#awaited > 0) return;
-    if (this.#watches.size > 0) this.#answer({ watchId: BigInt(noWatchId) }, this.#progressRevision);
+    if (this.#watches.size > 0)
+      this.#answer({ watchId: BigInt(noWatchId) }, this.#progressRevision);
     const isAskedAgain = this.#isAskedAgain;
     this.#isAskedAgain = false;
     if (isAskedAgain) this.#requestProgress();

@@ -1,6 +1,7 @@
 import { createReadStream } from "node:fs";
-import { rm, stat } from "node:fs/promises";
+import { mkdir, rm, stat } from "node:fs/promises";
 import type { ServerResponse } from "node:http";
+import { join } from "node:path";
 import { pipeline } from "node:stream/promises";
 import type { Logger } from "pino";
 import { messageOf } from "../../base/errors.ts";
@@ -14,9 +15,9 @@ const maxBackupMs = 3_600_000;
 interface BackupPageOptions {
   /** Writes a copy of the data to a file that does not exist. Undefined: it can't yet, or no longer. */
   readonly source: () => { backup(path: string, signal?: AbortSignal): Promise<void> } | undefined;
-  /** Where the copy is until it is sent: there is one at a time. */
-  readonly temporaryPath: string;
-  /** Why nobody may have a backup, a sentence. Undefined: who may use the admin port may. */
+  /** The folder in which the copy is until it is sent: there is one at a time. It is made and removed with that. */
+  readonly temporaryFolder: string;
+  /** Why no backup is made, a sentence. Undefined: each caller of the admin port may have one. */
   readonly refusal: string | undefined;
   readonly logger: Logger;
 }
@@ -27,7 +28,7 @@ interface BackupPageOptions {
  */
 export class BackupPage implements AdminPages {
   readonly #options: BackupPageOptions;
-  /** Ends the backup in progress; undefined: there is none. */
+  /** Ends the backup in progress; undefined: no backup is in progress. */
   #running: AbortController | undefined;
   #ended = Promise.resolve();
 
@@ -76,12 +77,14 @@ export class BackupPage implements AdminPages {
     response: ServerResponse,
     signal: AbortSignal,
   ): Promise<void> {
-    const { temporaryPath: path, logger } = this.#options;
+    const { temporaryFolder: folder, logger } = this.#options;
+    const path = join(folder, "copy");
     const { socket } = response.req;
     const idleMs = socket.timeout ?? 0;
     try {
-      // One that a process has left behind when it was killed.
-      await rm(path, { force: true });
+      // What a process has left behind when it was killed.
+      await rm(folder, { recursive: true, force: true });
+      await mkdir(folder, { mode: 0o700 });
       // Nothing is sent until the copy is complete.
       socket.setTimeout(0);
       await source.backup(path, signal);
@@ -100,8 +103,8 @@ export class BackupPage implements AdminPages {
       if (response.headersSent) response.destroy();
       else sendPage(response, { status: 500, body: `${messageOf(error)}\n` });
     } finally {
-      await rm(path, { force: true }).catch((error: unknown) =>
-        logger.warn({ err: error, path }, "the copy of a backup can't be removed"),
+      await rm(folder, { recursive: true, force: true }).catch((error: unknown) =>
+        logger.warn({ err: error, folder }, "the copy of a backup can't be removed"),
       );
     }
   }

@@ -40,7 +40,7 @@ export class JournalCalls {
     this.#worker = new Worker(new URL(thread, import.meta.url), {
       workerData: task,
       // SQLite is a module that Node.js 22 and 24 still call experimental.
-      execArgv: [...process.execArgv, "--disable-warning=ExperimentalWarning"],
+      execArgv: ["--disable-warning=ExperimentalWarning"],
     });
     this.#worker.on("message", (reply: Reply) => this.#receive(reply));
     this.#worker.on("error", (error: unknown) => this.#fail(`has failed: ${messageOf(error)}`));
@@ -70,6 +70,23 @@ export class JournalCalls {
       return await this.#send(call, signal, moved);
     } finally {
       this.#reads.leave(this);
+    }
+  }
+
+  /** Executes a call, and rejects with the signal's reason only after the thread has ended what it had begun. */
+  async callToEnd(call: ThreadCall, signal?: AbortSignal): Promise<void> {
+    signal?.throwIfAborted();
+    const ended = this.#send(call);
+    const id = this.#lastId;
+    const cancel = (): void => this.#cancel(id);
+    signal?.addEventListener("abort", cancel);
+    try {
+      await ended;
+    } catch (error) {
+      signal?.throwIfAborted();
+      throw error;
+    } finally {
+      signal?.removeEventListener("abort", cancel);
     }
   }
 
@@ -106,10 +123,12 @@ export class JournalCalls {
 
   #forget(id: number): void {
     // Still there: the wait was aborted.
-    if (this.#pending.delete(id) && id > 0) {
-      this.#worker.postMessage({ id, call: { type: "cancel" } } satisfies Sent);
-    }
+    if (this.#pending.delete(id)) this.#cancel(id);
     if (this.#pending.size === 0) this.#worker.unref();
+  }
+
+  #cancel(id: number): void {
+    this.#worker.postMessage({ id, call: { type: "cancel" } } satisfies Sent);
   }
 
   #receive(reply: Reply): void {

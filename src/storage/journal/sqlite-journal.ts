@@ -52,6 +52,7 @@ export class SqliteJournal implements Journal {
   readonly #openedAt: number;
   #facts: JournalFacts;
   #timer: Timer | undefined;
+  #ticking: Promise<void> | undefined;
   #closing: Promise<void> | undefined;
 
   /**
@@ -155,7 +156,7 @@ export class SqliteJournal implements Journal {
   }
 
   async backup(path: string, signal?: AbortSignal): Promise<void> {
-    await this.#call({ type: "backup", path: resolve(path) }, signal);
+    await this.#calls.callToEnd({ type: "backup", path: resolve(path) }, signal);
   }
 
   close(): Promise<void> {
@@ -200,8 +201,24 @@ export class SqliteJournal implements Journal {
   #tick(): void {
     this.#timer = this.#clock.setTimeout(() => {
       const tick = { type: "tick", elapsedMs: this.#elapsedMs } as const;
-      this.#call(tick).catch(() => {});
+      // One at a time, however slow the disk is. What fails is reported by the next commit.
+      this.#ticking ??= this.#call(tick)
+        .catch(() => {})
+        .then(() => {
+          this.#ticking = undefined;
+        });
       this.#tick();
     }, tickMs);
   }
+}
+
+/**
+ * Copies a backup to a new data file, whose history has a new id. Rejects with an Error with a sentence if the backup is not
+ * one, or is damaged, or the new file exists.
+ */
+export async function restoreBackup(from: string, to: string, signal?: AbortSignal): Promise<void> {
+  const calls = new JournalCalls({
+    ...{ type: "restore", from: resolve(from), to: resolve(to), historyId: randomUUID() },
+  });
+  await calls.started(signal);
 }

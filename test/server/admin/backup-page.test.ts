@@ -1,4 +1,4 @@
-import { existsSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { get, type IncomingMessage } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -18,7 +18,7 @@ async function serve(make: Source | undefined, refusal?: string) {
   const logger = pino({ level: "silent" });
   const page = new BackupPage({
     source: () => make && { backup: (path, signal = AbortSignal.abort()) => make(path, signal) },
-    temporaryPath: join(folder, "copy"),
+    temporaryFolder: join(folder, "backup"),
     ...{ refusal, logger },
   });
   const admin = await startAdmin({
@@ -42,7 +42,8 @@ function requested(url: string): Promise<IncomingMessage> {
 
 test("A backup is sent whole, and its copy is removed.", async () => {
   const { url, folder } = await serve(async (path) => writeFileSync(path, content));
-  writeFileSync(join(folder, "copy"), "of a process that was killed");
+  mkdirSync(join(folder, "backup"));
+  writeFileSync(join(folder, "backup", "copy"), "of a process that was killed");
   const response = await requested(url);
   expect(response.statusCode).toBe(200);
   expect(response.headers["content-length"]).toBe(String(content.length));
@@ -51,21 +52,21 @@ test("A backup is sent whole, and its copy is removed.", async () => {
 });
 
 test("While a backup is in progress, another one is refused; afterwards it is not.", async () => {
-  let finish = (): void => {};
+  const finishes: (() => void)[] = [];
   const { url, folder } = await serve(async (path) => {
-    await new Promise<void>((resolve) => {
-      finish = resolve;
-    });
+    await new Promise<void>((resolve) => finishes.push(resolve));
     writeFileSync(path, content);
   });
   const first = requested(url);
-  await expect.poll(async () => (await fetch(url)).status).toBe(409);
-  finish();
+  await expect.poll(() => finishes.length).toBe(1);
+  expect((await fetch(url)).status).toBe(409);
+  finishes[0]?.();
   expect((await buffer(await first)).length).toBe(content.length);
-  await expect.poll(() => existsSync(join(folder, "copy"))).toBe(false);
+  await expect.poll(() => existsSync(join(folder, "backup"))).toBe(false);
   const again = requested(url);
-  await expect.poll(async () => (await fetch(url)).status).toBe(409);
-  finish();
+  await expect.poll(() => finishes.length).toBe(2);
+  expect((await fetch(url)).status).toBe(409);
+  finishes[1]?.();
   expect((await again).statusCode).toBe(200);
 });
 

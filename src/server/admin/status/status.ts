@@ -83,7 +83,7 @@ export interface DataFileReport {
   readonly revision: number;
   /** Oldest revision that can be read and watched from. */
   readonly oldestRevision: number;
-  /** Commits that were kept since the start, and how long they took. Absent: there was none. */
+  /** Commits that were kept since the start, and how long they took. Absent: no commit was kept. */
   readonly commits: number;
   readonly commitLatency?: LatencyQuantiles | undefined;
   /** The last commit that was not kept. */

@@ -2,6 +2,7 @@ import { statSync } from "node:fs";
 import type { DatabaseSync, StatementSync } from "node:sqlite";
 import type { DataSync, JournalFacts } from "../messages.ts";
 import { damaged } from "./failures.ts";
+import { KeyIndex } from "./key-index.ts";
 import { MarkedRows } from "./marked-rows.ts";
 import { isSameSum, type JournalNumbers, sumColumns, type TableSum } from "./numbers.ts";
 import { schemaText, selectSchema, textMark } from "./schema.ts";
@@ -13,7 +14,7 @@ export const pageBytes = 4_096;
 const cacheKib = 32 * 1024;
 
 /** Up to this size the whole file is checked when it is opened, in bytes. That takes about a second of CPU time for each GiB. */
-const maxCheckedBytes = 1024 ** 3;
+const oneGib = 1024 ** 3;
 
 /** Of the table `numbers`: the JournalNumbers, and the times of revisions. */
 const numbersRow = 1;
@@ -23,6 +24,7 @@ const timesRow = 2;
 export class DataFile {
   readonly file: string;
   readonly db: DatabaseSync;
+  readonly index: KeyIndex;
   readonly leases: MarkedRows;
   readonly requests: MarkedRows;
   #numbers: JournalNumbers;
@@ -32,22 +34,27 @@ export class DataFile {
   readonly #pages: StatementSync;
   #walBytes = 0;
 
-  /** Throws a JournalFailure if it is damaged. `db`: its application id and format are right. */
-  constructor(file: string, db: DatabaseSync, sync: DataSync) {
+  /**
+   * Throws a JournalFailure if it is damaged; a file of more than `maxCheckedBytes` is not checked as a whole. `db`: its
+   * application id and format are right.
+   */
+  constructor(file: string, db: DatabaseSync, sync: DataSync, maxCheckedBytes: number = oneGib) {
     this.file = file;
     this.db = db;
     configure(db, sync);
-    this.#checkPages();
+    const isChecked = statSync(file).size <= maxCheckedBytes;
+    this.#checkPages(isChecked);
     this.#begin = db.prepare("BEGIN IMMEDIATE");
     this.#commit = db.prepare("COMMIT");
     this.#replace = db.prepare("INSERT OR REPLACE INTO numbers VALUES (?, ?, ?)");
     this.#pages = db.prepare(
       "SELECT page_count AS count, freelist_count AS free FROM pragma_page_count, pragma_freelist_count",
     );
+    this.index = new KeyIndex(file, db);
     this.leases = new MarkedRows(file, db, "leases");
     this.requests = new MarkedRows(file, db, "requests");
     this.#numbers = this.#readRow(numbersRow) as JournalNumbers;
-    this.#checkSums();
+    this.#checkSums(isChecked);
     this.measureWal();
   }
 
@@ -125,20 +132,21 @@ export class DataFile {
     this.#replace.run(id, body, textMark(id, body));
   }
 
-  #checkPages(): void {
+  #checkPages(isWhole: boolean): void {
     const { db, file } = this;
     const text = db.prepare(selectSchema).get()?.["text"];
     if (text !== schemaText) throw damaged(file, "its tables are not those of its format");
-    if (statSync(file).size > maxCheckedBytes) return;
+    if (!isWhole) return;
     const found = db.prepare("PRAGMA quick_check(1)").get()?.["quick_check"];
     if (found !== "ok") throw damaged(file, String(found));
   }
 
   /** Finds rows that are missing, or of another time. */
-  #checkSums(): void {
+  #checkSums(isWhole: boolean): void {
     const { keys, leases, requests, lastId, cleanedId } = this.#numbers;
     for (const [table, sum] of Object.entries({ keys, leases, requests })) {
-      const found = this.#sumOf(sumColumns, table);
+      const isKeys = isWhole && table === "keys";
+      const found = isKeys ? this.index.checkAll() : this.#sumOf(sumColumns, table);
       if (!isSameSum(found, sum))
         throw damaged(this.file, `rows of its table ${table} are missing`);
     }
@@ -146,7 +154,7 @@ export class DataFile {
     if (lastId > cleanedId ? newest !== lastId : Number(newest) > lastId) {
       throw damaged(this.file, "its newest changes are missing");
     }
-    if (statSync(this.file).size > maxCheckedBytes) return;
+    if (!isWhole) return;
     const log = this.#sumOf(sumColumns.replace("sum(mark)", "0"), "log");
     if (log.count !== keys.count || log.ids !== keys.ids) {
       throw damaged(this.file, "rows of its table log are missing");

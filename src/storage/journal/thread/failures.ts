@@ -21,6 +21,7 @@ export class JournalFailure extends Error {
 export const sqliteCodes = {
   permission: 3,
   busy: 5,
+  locked: 6,
   readOnly: 8,
   ioError: 10,
   corrupt: 11,

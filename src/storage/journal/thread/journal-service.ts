@@ -7,9 +7,10 @@ import type {
   ThreadOptions,
   ThreadTask,
 } from "../messages.ts";
+import { Backup, restore } from "./copies.ts";
 import type { DataFile } from "./data-file.ts";
 import { JournalFailure, readFailure } from "./failures.ts";
-import { openDataFile } from "./open-file.ts";
+import { openDataFile, refused } from "./open-file.ts";
 import { JournalReader, type Steps } from "./reader.ts";
 import { Retention } from "./retention.ts";
 import { JournalWriter, readLeases, readRequests } from "./writer.ts";
@@ -25,22 +26,30 @@ const cleanRecords = 256;
 
 /** Executes the task of a thread, and answers its calls. */
 export function serveJournal(task: ThreadTask, port: MessagePort): void {
-  if (task.type === "restore") throw new Error("not yet");
-  let service: JournalService;
   try {
-    service = new JournalService(task.options, port);
+    if (task.type === "journal") {
+      const service = new JournalService(task.options, port);
+      port.on("message", (sent: Sent) => service.receive(sent));
+    } else {
+      restore(task.from, task.to, task.historyId);
+      port.postMessage({ id: 0 } satisfies Reply);
+    }
   } catch (error) {
-    port.postMessage(replyOf(0, failureOf(task.options.file, error)));
-    port.close();
-    return;
+    const file = task.type === "journal" ? task.options.file : task.to;
+    port.postMessage(replyOf(0, failureOf(file, error)));
   }
-  port.on("message", (sent: Sent) => service.receive(sent));
 }
 
 /** A read that has begun. */
 interface Running {
   readonly id: number;
   readonly steps: Steps<FoundRecords>;
+}
+
+interface RunningBackup {
+  readonly id: number;
+  readonly copy: Backup;
+  readonly ended: Promise<void>;
 }
 
 class JournalService {
@@ -54,6 +63,7 @@ class JournalService {
   #isScheduled = false;
   #pagesWritten = 0;
   #recordsAdded = 0;
+  #backup: RunningBackup | undefined;
   /** Of the last `tick`, if it has not been processed. */
   #elapsedMs: number | undefined;
 
@@ -69,6 +79,7 @@ class JournalService {
 
   receive({ id, call }: Sent): void {
     if (call.type === "cancel") {
+      if (id === this.#backup?.id) this.#backup.copy.cancel();
       const at = this.#running.findIndex((running) => running.id === id);
       if (at >= 0) this.#running.splice(at, 1);
       return;
@@ -114,13 +125,35 @@ class JournalService {
         this.#begin({ id, steps: this.#reader.history(call) });
         return;
       case "backup":
-        throw new Error("not yet");
+        this.#beginBackup(id, call.path);
+        return;
       case "close":
-        this.#data.close();
-        this.#reply({ id });
-        this.#port.close();
+        void this.#close(id);
         return;
     }
+  }
+
+  #beginBackup(id: number, path: string): void {
+    if (this.#backup !== undefined) {
+      throw refused("Another backup of the data file is in progress. Wait until it has ended.");
+    }
+    const copy = new Backup(this.#data.db, path);
+    const end = (reply: Reply): void => {
+      this.#backup = undefined;
+      this.#reply(reply);
+    };
+    const ended = copy.ended.then(
+      () => end({ id }),
+      (error: unknown) => end(replyOf(id, failureOf(this.#data.file, error))),
+    );
+    this.#backup = { id, copy, ended };
+  }
+
+  async #close(id: number): Promise<void> {
+    this.#backup?.copy.cancel();
+    await this.#backup?.ended;
+    this.#data.close();
+    this.#reply({ id });
   }
 
   #begin(running: Running): void {
@@ -152,10 +185,14 @@ class JournalService {
     try {
       for (;;) {
         const step = running.steps.next();
-        if (step.done) return this.#replyFound(running.id, step.value);
-        if (performance.now() > until) break;
+        if (step.done) {
+          this.#replyFound(running.id, step.value);
+          break;
+        }
+        if (performance.now() < until) continue;
+        this.#running.push(running);
+        break;
       }
-      this.#running.push(running);
     } catch (error) {
       this.#fail(running.id, error);
     }
@@ -171,8 +208,8 @@ class JournalService {
       const mustFree = this.#writer.isNearlyFull;
       if (this.#recordsAdded >= cleanRecords || mustFree) {
         if (this.#retention.clean(mustFree)) this.#pagesWritten += 64;
-        if (this.#retention.hasWork(mustFree)) return this.#schedule();
-        this.#recordsAdded = 0;
+        if (this.#retention.hasWork(mustFree)) this.#schedule();
+        else this.#recordsAdded = 0;
       }
       if (this.#pagesWritten < checkpointPages) return;
       this.#data.checkpoint();

@@ -1,5 +1,6 @@
 import type { DatabaseSync, StatementSync } from "node:sqlite";
 import { damaged } from "./failures.ts";
+import { emptySum, plusRow, type TableSum } from "./numbers.ts";
 import { keyMark } from "./schema.ts";
 
 /** Rows that are read at once. */
@@ -17,33 +18,37 @@ export interface KeyEntry {
   readonly isDeleted: boolean;
 }
 
-/**
- * Reads the table `keys`, which has the ids of all versions of all keys, in the order of the keys.
- *
- * It finds out if a key is damaged, also by a search that does not return it: such a search was misled by it, so it ends beside
- * it. Both neighbours of each end are checked.
- */
+/** Reads the table `keys`, which has the ids of all versions of all keys, in the order of the keys. Each row is checked. */
 export class KeyIndex {
   readonly #file: string;
-  readonly #below: StatementSync;
-  readonly #above: StatementSync;
+  readonly #db: DatabaseSync;
+  readonly #before: StatementSync;
+  readonly #from: StatementSync;
+  readonly #after: StatementSync;
 
   constructor(file: string, db: DatabaseSync) {
     this.#file = file;
-    this.#below = db.prepare(
-      "SELECT key, id, mark FROM keys WHERE (key, id) < (?, ?) ORDER BY key DESC, id DESC LIMIT 1",
-    );
-    this.#above = db.prepare(
-      "SELECT key, id, mark FROM keys WHERE (key, id) >= (?, ?) ORDER BY key, id LIMIT ?",
-    );
+    this.#db = db;
+    const columns = "SELECT key, id, mark FROM keys WHERE";
+    this.#before = db.prepare(`${columns} key = ? AND id < ? ORDER BY id DESC LIMIT 1`);
+    this.#from = db.prepare(`${columns} key >= ? ORDER BY key, id LIMIT ${readAtOnce}`);
+    this.#after = db.prepare(`${columns} key > ? ORDER BY key, id LIMIT ${readAtOnce}`);
+  }
+
+  /** Checks all rows, about a million in a second, and returns their sum. */
+  checkAll(): TableSum {
+    let sum = emptySum;
+    for (const row of this.#db.prepare("SELECT key, id, mark FROM keys").iterate()) {
+      const { id } = this.#checked(row);
+      sum = plusRow(sum, id, Number(row["mark"]));
+    }
+    return sum;
   }
 
   /** The newest version of a key with an id below this one; undefined: it has no such version. */
   before(key: Uint8Array, id: number): KeyEntry | undefined {
-    for (const row of this.#above.all(key, id, 1)) this.#checked(row);
-    const row = this.#below.get(key, id);
-    const entry = row && this.#checked(row);
-    return entry !== undefined && Buffer.compare(entry.key, key) === 0 ? entry : undefined;
+    const row = this.#before.get(key, id);
+    return row && this.#checked(row);
   }
 
   /**
@@ -55,38 +60,37 @@ export class KeyIndex {
     to: Uint8Array | undefined,
     upToId: number,
   ): Generator<KeyEntry | undefined> {
-    this.before(from, 0);
-    let at: { readonly key: Uint8Array; readonly id: number } = { key: from, id: 0 };
-    let last: KeyEntry | undefined;
-    let newest: KeyEntry | undefined;
-    let versions = 0;
+    let rows = this.#from.all(from);
     for (;;) {
-      const rows = this.#above.all(at.key, at.id, readAtOnce);
-      let isSkipped = false;
+      // The last key whose versions have all been seen.
+      let done: Uint8Array | undefined;
+      let last: KeyEntry | undefined;
+      let newest: KeyEntry | undefined;
+      let versions = 0;
       for (const row of rows) {
         const entry = this.#checked(row);
-        const order = last === undefined ? 1 : Buffer.compare(entry.key, last.key);
-        if (order < 0 || (order === 0 && entry.id <= (last?.id ?? 0))) throw this.#disordered();
-        if (order !== 0) {
+        if (last !== undefined && Buffer.compare(entry.key, last.key) !== 0) {
           if (newest !== undefined) yield newest;
+          done = last.key;
           newest = undefined;
           versions = 0;
-          if (to !== undefined && Buffer.compare(entry.key, to) >= 0) return;
         }
+        if (to !== undefined && Buffer.compare(entry.key, to) >= 0) return;
         last = entry;
         if (entry.id <= upToId) newest = entry;
         if (++versions < maxVersions) continue;
         newest = this.before(entry.key, upToId + 1);
-        last = this.before(entry.key, Number.MAX_SAFE_INTEGER) ?? entry;
-        isSkipped = true;
         break;
       }
-      if (rows.length < readAtOnce && !isSkipped) break;
-      if (last === undefined) break;
-      at = { key: last.key, id: last.id + 1 };
+      const isSkipped = versions === maxVersions;
+      if (isSkipped || rows.length < readAtOnce) {
+        if (newest !== undefined) yield newest;
+        done = last?.key;
+      }
+      if (!isSkipped && rows.length < readAtOnce) return;
+      rows = this.#after.all(done ?? noKey);
       yield undefined;
     }
-    if (newest !== undefined) yield newest;
   }
 
   #checked(row: Record<string, unknown>): KeyEntry {
@@ -98,9 +102,5 @@ export class KeyIndex {
       throw damaged(this.#file, "a row of its table keys is wrong");
     }
     return { key, id, isDeleted };
-  }
-
-  #disordered(): Error {
-    return damaged(this.#file, "its table keys is not in order");
   }
 }

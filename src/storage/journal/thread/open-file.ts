@@ -3,12 +3,16 @@ import {
   accessSync,
   closeSync,
   constants,
+  existsSync,
   fsyncSync,
   linkSync,
+  lstatSync,
   mkdirSync,
   openSync,
   readdirSync,
   readFileSync,
+  realpathSync,
+  renameSync,
   rmSync,
   type Stats,
   statSync,
@@ -21,13 +25,16 @@ import { DataFile } from "./data-file.ts";
 import { damaged, JournalFailure, readFailure, sqliteCode, sqliteCodes } from "./failures.ts";
 import { emptyNumbers } from "./numbers.ts";
 import { applicationId, createTables, formatVersion, textMark } from "./schema.ts";
+import { checkWal } from "./wal-check.ts";
 
 /** Opens the data file, or creates it with its folder. Throws a JournalFailure whose sentence names the file and says what to do. */
 export function openDataFile(options: ThreadOptions): DataFile {
-  const { file } = options;
-  const stats = statSync(file, { throwIfNoEntry: false });
-  if (stats === undefined) create(file, options.historyId);
-  else checkFile(file, stats);
+  const stats = statSync(options.file, { throwIfNoEntry: false });
+  if (stats === undefined) create(options.file, options.historyId);
+  // The write-ahead log is beside the file itself, not beside a link to it.
+  const file = realpathSync(options.file);
+  if (stats !== undefined) checkFile(file, stats);
+  if (options.sync === "full") checkWal(file);
   const db = openDatabase(file);
   try {
     checkFormat(file, db);
@@ -77,9 +84,12 @@ function create(file: string, historyId: string): void {
   const folder = dirname(file);
   const draft = `${file}.new-${randomUUID()}`;
   try {
-    if (statSync(folder, { throwIfNoEntry: false }) === undefined) {
-      mkdirSync(folder, { mode: 0o700 });
+    if (lstatSync(file, { throwIfNoEntry: false }) !== undefined) {
+      throw refused(
+        `${file} is a symbolic link to a file that is missing. Put the file back, or remove the link.`,
+      );
     }
+    if (!existsSync(folder)) mkdirSync(folder, { mode: 0o700 });
     if (statSync(`${file}-wal`, { throwIfNoEntry: false }) !== undefined) {
       throw refused(
         `${file}-wal has changes of a data file that is missing: ${file}. Put the file back, or move ${file}-wal away ` +
@@ -94,7 +104,8 @@ function create(file: string, historyId: string): void {
     db.close();
     publish(draft, file);
   } catch (error) {
-    throw openFailure(file, error);
+    // Another process has created it.
+    if (codeOf(error) !== "EEXIST") throw openFailure(file, error);
   } finally {
     for (const end of ["", "-wal", "-shm"]) rmSync(draft + end, { force: true });
   }
@@ -103,8 +114,15 @@ function create(file: string, historyId: string): void {
 /** Gives a complete file its name, unless that exists, and removes the name that it had. Survives a loss of power. */
 export function publish(draft: string, file: string): void {
   syncPath(draft);
-  linkSync(draft, file);
-  rmSync(draft);
+  try {
+    linkSync(draft, file);
+    rmSync(draft);
+  } catch (error) {
+    // Some file systems have no hard links.
+    const isMissing = ["EPERM", "ENOTSUP", "EOPNOTSUPP", "ENOSYS"].includes(codeOf(error));
+    if (!isMissing || existsSync(file)) throw error;
+    renameSync(draft, file);
+  }
   syncPath(dirname(file));
 }
 
@@ -151,12 +169,13 @@ function removeDraft(file: string, stats: Stats): boolean {
 /** What an opening failed with, as a sentence. */
 export function openFailure(file: string, error: unknown): JournalFailure {
   if (error instanceof JournalFailure) return error;
-  const code: unknown = error instanceof Error && "code" in error ? error.code : undefined;
+  const code = codeOf(error);
   const sqlite = sqliteCode(error);
   if (sqlite === sqliteCodes.busy) {
     const pid = ownerOf(file);
+    const owner = pid === String(process.pid) ? "this process" : `process ${pid}`;
     return refused(
-      `The data file ${file} is in use by ${pid === undefined ? "another process" : `process ${pid}`}. ` +
+      `The data file ${file} is in use by ${pid === undefined ? "another process" : owner}. ` +
         "End that process first, or name another file: a data file has one owner.",
     );
   }
@@ -170,7 +189,7 @@ export function openFailure(file: string, error: unknown): JournalFailure {
   }
   if (code === "ENOENT") {
     return refused(
-      `The folder of ${dirname(file)} does not exist. Create it for the data file ${file}.`,
+      `The folder ${dirname(file)} can't be created, as its own folder does not exist. Create it for the data file ${file}.`,
     );
   }
   if (code === "EACCES" || code === "EPERM" || sqlite === sqliteCodes.cantOpen) {
@@ -199,6 +218,11 @@ function ownerOf(file: string): string | undefined {
   } catch {
     return undefined;
   }
+}
+
+/** The code of an error of the system; empty: it has no such code. */
+export function codeOf(error: unknown): string {
+  return error instanceof Error && "code" in error ? String(error.code) : "";
 }
 
 export function refused(message: string): JournalFailure {

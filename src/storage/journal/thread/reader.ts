@@ -3,7 +3,7 @@ import type { FoundRecords, ReadCall } from "../messages.ts";
 import { RecordReader } from "../record.ts";
 import type { DataFile } from "./data-file.ts";
 import { damaged, JournalFailure } from "./failures.ts";
-import { KeyIndex } from "./key-index.ts";
+import type { KeyIndex } from "./key-index.ts";
 
 /** Size of the parts of the state that are read at once, in bytes, and the maximum number of keys. */
 const partBytes = 64 * 1024;
@@ -33,7 +33,7 @@ export class JournalReader {
   constructor(data: DataFile) {
     this.#data = data;
     const { db } = data;
-    this.#index = new KeyIndex(data.file, db);
+    this.#index = data.index;
     // One row for each part: a row for each object would take three times as long.
     this.#readPart = db.prepare(
       "SELECT CAST(group_concat(log.record, '') AS BLOB) AS records, count(*) AS keys, count(log.id) AS found, max(newest.key) AS last " +

@@ -146,7 +146,7 @@ export class TestJournal implements Journal {
   }
 
   async changesAfter(request: ChangesRequest): Promise<readonly KeptChanges[]> {
-    return this.#read("changesAfter", () => {
+    return this.#read("changesAfter", request, () => {
       const { after, upTo, maxEvents, maxBytes } = request;
       if (after < this.oldest) throw revisionTooOld(after, this.oldest);
       const found: KeptChanges[] = [];
@@ -164,7 +164,7 @@ export class TestJournal implements Journal {
   }
 
   async page(request: KeptPageRequest): Promise<KeptPage> {
-    return this.#read("page", () => {
+    return this.#read("page", request, () => {
       const { revision, from, to, limit, maxBytes } = request;
       if (revision < this.oldest) throw revisionTooOld(revision, this.oldest);
       const all = this.stateAt(revision).filter(({ key }) => isBetween(key, { from, to }));
@@ -178,7 +178,7 @@ export class TestJournal implements Journal {
   }
 
   async history(request: KeptHistoryRequest): Promise<KeptHistory> {
-    return this.#read("history", () => {
+    return this.#read("history", request, () => {
       const { key, upTo, limit } = request;
       if (upTo < this.oldest) throw revisionTooOld(upTo, this.oldest);
       const all = this.#changes()
@@ -229,12 +229,17 @@ export class TestJournal implements Journal {
     return commit;
   }
 
-  async #read<T>(name: ReadName, answer: () => T): Promise<T> {
+  async #read<T>(
+    name: ReadName,
+    { signal }: { readonly signal?: AbortSignal | undefined },
+    answer: () => T,
+  ): Promise<T> {
     this.reads.push(name);
     this.#reading++;
     this.mostReads = Math.max(this.mostReads, this.#reading);
     try {
       await this.held;
+      signal?.throwIfAborted();
       return answer();
     } finally {
       this.#reading--;

@@ -1,7 +1,7 @@
-import { keyValueSize, writeKeyValue } from "../etcd/wire/key-value.ts";
-import { numberField } from "../etcd/wire/messages.ts";
-import type { StoredObject } from "../model/object.ts";
-import { bytesFieldSize, WireWriter } from "../protobuf/wire-writer.ts";
+import { keyValueSize, writeKeyValue } from "../../etcd/wire/key-value.ts";
+import { numberField } from "../../etcd/wire/messages.ts";
+import type { StoredObject } from "../../model/object.ts";
+import { bytesFieldSize, WireWriter } from "../../protobuf/wire-writer.ts";
 
 /*
  * Fields of etcd's responses, in the bytes that etcd writes: numbers that are 0 are left out. Keys of objects are whole, so

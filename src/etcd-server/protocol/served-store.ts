@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
-import type { Clock } from "../base/clock.ts";
-import { headerField } from "../etcd/wire/response-header.ts";
-import type { MemoryStore } from "../storage/memory/memory-store.ts";
+import type { Clock } from "../../base/clock.ts";
+import { headerField } from "../../etcd/wire/response-header.ts";
+import type { MemoryStore } from "../../storage/memory/memory-store.ts";
 
 /** The only term: there is one member, which is always the leader. */
 export const raftTerm = 1;

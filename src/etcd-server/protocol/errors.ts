@@ -1,6 +1,6 @@
 import { status } from "@grpc/grpc-js";
-import { type Reason, WatchFanoutError } from "../base/errors.ts";
-import { compacted, futureRevision, stopped, tooMany } from "../etcd/wire/error-texts.ts";
+import { type Reason, WatchFanoutError } from "../../base/errors.ts";
+import { compacted, futureRevision, stopped, tooMany } from "../../etcd/wire/error-texts.ts";
 
 /** An error as a client of etcd gets it. Clients compare the texts. */
 export class EtcdError extends Error {

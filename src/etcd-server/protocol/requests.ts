@@ -1,5 +1,5 @@
 import { status } from "@grpc/grpc-js";
-import { methodOf } from "../etcd/client/requests.ts";
+import { methodOf } from "../../etcd/client/requests.ts";
 import { EtcdError } from "./errors.ts";
 
 /*
