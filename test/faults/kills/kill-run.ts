@@ -2,7 +2,6 @@ import { setTimeout as delay } from "node:timers/promises";
 import { Message } from "../../foreign/protobuf.ts";
 import { linearizable } from "../../guarantees/guarantees.ts";
 import { seenEvent } from "../../guarantees/wire-objects.ts";
-import { unary } from "../../linearizability/service-client.ts";
 import { watchersIn } from "../clients.ts";
 import { Disturbance } from "../endpoint.ts";
 import { Changing, inTime, untilSeen } from "../patience.ts";
@@ -23,9 +22,6 @@ const newest = 1;
 
 /** Nobody listens there. */
 const nowhere = "http://127.0.0.1:1";
-
-/** How much less than its length a lease may have after a start, besides the time since then, in milliseconds. */
-const leaseSlackMs = 2_000;
 
 /** How often the end of leases is looked for, in milliseconds. */
 const expiryMs = 300;
@@ -160,7 +156,8 @@ export class KillRun {
   /** Waits until all clients have what is there, compares it, and forgets it. */
   async #check(): Promise<string[]> {
     await this.#reader.stop();
-    const wrong = await this.#wrongLeases();
+    const wrong: string[] = [];
+    await Promise.all(this.#writers.map((writer) => writer.checkLease(this.#startedAt)));
     // At once: those of several writers are one commit.
     await Promise.all(this.#writers.map((writer) => writer.repeat()));
     wrong.push(...(await this.#wrongWatchers()));
@@ -171,20 +168,6 @@ export class KillRun {
       connection.close();
     }
     return wrong;
-  }
-
-  /** Leases that were granted have their full length again. */
-  async #wrongLeases(): Promise<string[]> {
-    const held = this.#writers.flatMap(({ lease }) => lease ?? []);
-    const all = held.map(async ({ id, ttlSeconds }) => {
-      const path = "/watchfanout.v1.LeaseService/TimeToLive";
-      const response = await unary(this.#shared.url ?? nowhere, path, { 1: id });
-      const [left, granted] = [1, 2].map((field) => response.message(field)?.number(1) ?? 0);
-      const least = ttlSeconds * 1_000 - (performance.now() - this.#startedAt) - leaseSlackMs;
-      if (granted === ttlSeconds && (left ?? 0) * 1_000 >= least) return [];
-      return [`Lease: ${id} has ${left} of ${granted} s after a start, and ${ttlSeconds} s before`];
-    });
-    return (await Promise.all(all)).flat();
   }
 
   /** Every watcher has received what was written last. */

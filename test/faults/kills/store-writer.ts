@@ -12,6 +12,8 @@ const leaseService = "/watchfanout.v1.LeaseService";
 const deadlineMs = 30_000;
 /** Of the leases that are granted, in seconds: with each start they are new, so none of them ends. */
 const longSeconds = 300;
+/** How much less of it may be left, besides the time since a start, in milliseconds. */
+const leaseSlackMs = 2_000;
 /** Keys of one writer, and of all. */
 const keyCount = 6;
 
@@ -25,12 +27,6 @@ export interface Shared {
   url: string | undefined;
 }
 
-/** A lease that was granted, and not revoked. */
-export interface HeldLease {
-  readonly id: bigint;
-  readonly ttlSeconds: number;
-}
-
 /** A client that writes, deletes, transacts and holds leases, and records each operation. */
 export class StoreWriter {
   readonly #name: string;
@@ -39,7 +35,7 @@ export class StoreWriter {
   #grpc: BareGrpc | undefined;
   #url: string | undefined;
   #count = 0;
-  #lease: HeldLease | undefined;
+  #lease: bigint | undefined;
   readonly #known = new Map<string, number>();
   operations: Operation[] = [];
   /** What no later comparison finds, in sentences. */
@@ -53,8 +49,21 @@ export class StoreWriter {
     this.#shared = shared;
   }
 
-  get lease(): HeldLease | undefined {
-    return this.#lease;
+  /** Its lease has its full length again since the store was started, at `since` of `performance.now`. */
+  async checkLease(since: number): Promise<void> {
+    const lease = this.#lease;
+    if (lease === undefined) return;
+    const response = await this.#tried(() =>
+      this.#call(`${leaseService}/TimeToLive`, { 1: lease }),
+    );
+    if (response instanceof BareStatus) {
+      this.wrong.push(`Lease: ${lease} is not there after a start: ${response.message}`);
+      return;
+    }
+    const [left = 0, granted] = [1, 2].map((field) => response.message(field)?.number(1));
+    const leastMs = longSeconds * 1_000 - (performance.now() - since) - leaseSlackMs;
+    if (granted === longSeconds && left * 1_000 >= leastMs) return;
+    this.wrong.push(`Lease: ${lease} has ${left} of ${granted} s after a start`);
   }
 
   /** Writes until the store is gone. */
@@ -101,7 +110,7 @@ export class StoreWriter {
   }
 
   async #put(kind: "put" | "create" | "leased" | "ttl"): Promise<void> {
-    const lease = kind === "leased" ? this.#lease?.id : undefined;
+    const lease = kind === "leased" ? this.#lease : undefined;
     const ttlSeconds = kind === "ttl" ? this.#random.between(1, 2) : undefined;
     const key = this.#key();
     const known = this.#random.chance(0.3) ? this.#known.get(key) : undefined;
@@ -136,7 +145,7 @@ export class StoreWriter {
     const keys = [...new Set(Array.from({ length: random.between(2, 5) }, () => this.#key()))];
     const deletes = keys.slice(1).filter(() => random.chance(0.3));
     const puts = keys.filter((key) => !deletes.includes(key));
-    const lease = random.chance(0.2) ? this.#lease?.id : undefined;
+    const lease = random.chance(0.2) ? this.#lease : undefined;
     const requestId = random.chance(0.8) ? this.#requestId() : undefined;
     const operation = this.#begin({ puts, deletes, lease, requestId });
     const value = this.#value(operation.id);
@@ -160,11 +169,11 @@ export class StoreWriter {
       this.#call(`${leaseService}/Grant`, { 1: encode({ 1: longSeconds }) }),
     );
     if (response instanceof BareStatus) return;
-    this.#lease = { id: response.integer(1), ttlSeconds: longSeconds };
+    this.#lease = response.integer(1);
   }
 
   async #revoke(): Promise<void> {
-    const lease = this.#lease?.id;
+    const lease = this.#lease;
     if (lease === undefined) return;
     // Whether it is there afterwards is not known before the response.
     this.#lease = undefined;
@@ -173,7 +182,7 @@ export class StoreWriter {
   }
 
   async #keepAlive(): Promise<void> {
-    const lease = this.#lease?.id;
+    const lease = this.#lease;
     if (lease === undefined) return;
     const response = await this.#tried(() => this.#call(`${leaseService}/KeepAlive`, { 1: lease }));
     if (response instanceof BareStatus) return;
