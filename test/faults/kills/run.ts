@@ -25,7 +25,7 @@ const count = Number(values.count);
 const seed = Number(values.seed ?? Math.floor(Math.random() * 2 ** 31));
 const endsAt = performance.now() + Number(values.minutes) * 60_000;
 /** After this number of kills a new store begins. */
-const perStore = 100;
+const perStore = 25;
 const totals: Record<string, number> = {};
 let wrong: readonly string[] = [];
 
