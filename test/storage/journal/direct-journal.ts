@@ -11,7 +11,8 @@ import {
 import type { DataFile } from "../../../src/storage/journal/thread/data-file.ts";
 import { openDataFile } from "../../../src/storage/journal/thread/open-file.ts";
 import { JournalReader, type Steps } from "../../../src/storage/journal/thread/reader.ts";
-import { noBounds } from "./opened.ts";
+
+const noBounds = { limit: 1_000_000, maxEvents: 1_000_000, maxBytes: 1e9 } as const;
 
 /** The reads of a journal in this thread, which opens hundreds of files in a second. */
 export class DirectJournal {

@@ -22,6 +22,7 @@ export interface ModelWrite {
 export class JournalModel {
   readonly revisions: KeptChanges[] = [];
   oldest = 1;
+  readonly #current = new Map<string, StoredObject>();
 
   get revision(): number {
     return this.revisions.length + 1;
@@ -42,7 +43,7 @@ export class JournalModel {
   /** Makes the next revision of these writes. Undefined if they change nothing. */
   write(writes: readonly ModelWrite[]): JournalEntry | undefined {
     const revision = this.revision + 1;
-    const state = this.stateAt(this.revision);
+    const state = this.#current;
     const events = writes.flatMap((write) => {
       const previous = state.get(write.key);
       if (write.value === undefined) {
@@ -57,7 +58,19 @@ export class JournalModel {
     });
     if (events.length === 0) return undefined;
     this.revisions.push({ revision, events });
+    for (const { type, object } of events) {
+      if (type === "DELETED") state.delete(object.key);
+      else state.set(object.key, object);
+    }
     return { type: "changes", revision, events };
+  }
+
+  /** Forgets the last revision, which was not kept. */
+  takeBack(): void {
+    for (const { type, object, previous } of this.revisions.pop()?.events ?? []) {
+      if (type === "ADDED") this.#current.delete(object.key);
+      else if (previous !== undefined) this.#current.set(object.key, previous);
+    }
   }
 
   changesAfter({ after, upTo, maxEvents }: ChangesRequest): readonly KeptChanges[] {

@@ -21,7 +21,7 @@ import { basename, dirname, join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { messageOf } from "../../../base/errors.ts";
 import type { ThreadOptions } from "../messages.ts";
-import { DataFile } from "./data-file.ts";
+import { DataFile, pageBytes } from "./data-file.ts";
 import { damaged, JournalFailure, readFailure, sqliteCode, sqliteCodes } from "./failures.ts";
 import { emptyNumbers } from "./numbers.ts";
 import { applicationId, createTables, formatVersion, textMark } from "./schema.ts";
@@ -99,8 +99,9 @@ function create(file: string, historyId: string): void {
     closeSync(openSync(draft, "wx", 0o600));
     const db = new DatabaseSync(draft);
     const body = JSON.stringify(emptyNumbers(historyId));
-    db.exec(`PRAGMA page_size = 4096; PRAGMA journal_mode = WAL; ${createTables}`);
+    db.exec(`PRAGMA page_size = ${pageBytes}; PRAGMA journal_mode = WAL; BEGIN; ${createTables}`);
     db.prepare("INSERT INTO numbers VALUES (1, ?, ?)").run(body, textMark(1, body));
+    db.exec("COMMIT");
     db.close();
     publish(draft, file);
   } catch (error) {
