@@ -189,7 +189,7 @@ function drawEmbedded(seed: number): Embedded | undefined {
     ...{ writeMs: random.pick([0.01, 0.2, 2]), syncMs: random.pick([0.05, 1, 10]) },
     ...{ slowness: random.pick([0, 0.02]), revisions: random.pick([400, 100_000]) },
   };
-  const failures = random.pick([0, 0.3]);
+  const failures = random.pick([0, 0, 0.7]);
   return isSystematic
     ? { disk, failures: 0, endsBefore: [index], kills: 1 }
     : { disk, failures, endsBefore: [], kills: random.between(1, 5) };

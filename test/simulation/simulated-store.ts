@@ -111,8 +111,9 @@ export class SimulatedStore implements KilledStore {
   /** Resolves when the process has ended: at once, before that step. */
   #untilEnd(before: number | undefined, gone: () => void): Promise<void> {
     const { disk, random, scheduler } = this.#options;
-    const last = disk.steps + (before ?? random.between(0, 80));
-    this.#failSoon();
+    const fails = this.#failSoon();
+    // For long enough that leases end which were granted before.
+    const last = disk.steps + (before ?? random.between(0, fails ? 1_000 : 80));
     return new Promise((resolve) => {
       const end = (): void => {
         late.cancel();
@@ -130,11 +131,12 @@ export class SimulatedStore implements KilledStore {
     });
   }
 
-  /** The disk fails, or not. */
-  #failSoon(): void {
+  /** Returns whether the disk fails, which it may soon. */
+  #failSoon(): boolean {
     const { disk, random, scheduler, failures } = this.#options;
     const at = (): number => random.between(0, fullMs);
-    if (random.chance(failures)) {
+    const fills = random.chance(failures);
+    if (fills) {
       const fromMs = at();
       scheduler.after(fromMs, "the disk is full", () => {
         disk.isFull = true;
@@ -148,6 +150,7 @@ export class SimulatedStore implements KilledStore {
         disk.isBroken = true;
       });
     }
+    return fills;
   }
 
   /** The power is lost: nothing leaves the process any more, and what is not synced may be lost. */

@@ -8,6 +8,9 @@ import type { Seeded } from "../seeded.ts";
 import { resource } from "../wire.ts";
 import type { KilledStore } from "./kill-run.ts";
 
+/** How long a start may take, in milliseconds: on a busy machine, with sources that were not compiled before, a minute. */
+const startMs = 300_000;
+
 /** How long it lives at most, in milliseconds. Not an assertion: a busy machine writes slowly. */
 const livesMs = 5_000;
 
@@ -42,7 +45,11 @@ export class StoreProcess implements KilledStore {
     const started = this.#spawn();
     const said = async (what: RegExp): Promise<string> => {
       const found = started.printed(what);
-      const [, address = ""] = await inTime(() => `the store to start: ${started.stderr}`, found);
+      const [, address = ""] = await inTime(
+        () => `the store to start: ${started.stderr}`,
+        found,
+        startMs,
+      );
       return address;
     };
     const grpc = await said(/serves gRPC on (\S+)/);
