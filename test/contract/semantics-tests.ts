@@ -309,7 +309,8 @@ export const semanticsTests: Readonly<Record<string, string>> = {
   "history-12": "is empty if the key holds an invalid id",
   "history-13": "is hidden from a resource with an empty prefix, and its revision counts",
   "history-14": "The embedded store has a new history_id at each start.",
-  "history-15": "What was put is there after a kill, with its revisions, and a watch of the client continues.",
+  "history-15":
+    "What was put is there after a kill, with its revisions, and a watch of the client continues.",
   "writes-1": "absent: write regardless, of what is there",
   "writes-2": "0: must not exist, but does",
   "writes-3": "N: stands at N, but does at another",

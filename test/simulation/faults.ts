@@ -413,7 +413,7 @@ export function drawServiceFaults(
   ];
 }
 
-/** Replicas that end and start again, and perhaps a restore of etcd meanwhile. */
+/** Replicas that end and start again, and often a restore of etcd meanwhile. */
 export function drawRestarts(random: Seeded, durationMs: number): Fault[] {
   const drawn = (kind: FaultKind, forMs: number): Fault => ({
     ...{ kind, forMs, atMs: random.next() * durationMs },
@@ -425,8 +425,11 @@ export function drawRestarts(random: Seeded, durationMs: number): Fault[] {
       random.pick([5, 50, 500, 3_000]) * (0.5 + random.next()),
     ),
   );
-  const restores = random.chance(0.4) ? [drawn("etcd restored with another id", 500)] : [];
-  return [...restarts, ...restores];
+  if (random.chance(0.4)) return restarts;
+  // Restored while a replica is away that has come further than the backup.
+  const restore = drawn("etcd restored with another id", 300);
+  const away = { ...drawn("replica crashed", 400), atMs: restore.atMs + 200 };
+  return [...restarts, restore, away];
 }
 
 /** Begins a fault. Resolves to what ends it. */

@@ -187,7 +187,7 @@ function drawEmbedded(seed: number): Embedded | undefined {
   const random = new Seeded(isSystematic ? 0xe3b : seed ^ 0xe3b);
   const disk = {
     ...{ writeMs: random.pick([0.01, 0.2, 2]), syncMs: random.pick([0.05, 1, 10]) },
-    ...{ slowness: random.pick([0, 0.02]), revisions: random.pick([400, 100_000]) },
+    ...{ slowness: random.pick([0, 0.02]), revisions: random.pick([3_000, 100_000]) },
   };
   const failures = random.pick([0, 0, 0.7]);
   return isSystematic

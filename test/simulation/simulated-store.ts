@@ -24,6 +24,9 @@ const url = `http://${Network.address(clientHost, host)}:${port}`;
 /** How long a process lives at most if it does not come to the step that ends it, in milliseconds. */
 const livesMs = 3_000;
 
+/** By how much the clock of the day may be wrong, in milliseconds. */
+const dayMs = 86_400_000;
+
 /** How long the disk may be full, in milliseconds. */
 const fullMs = 300;
 
@@ -66,7 +69,9 @@ export class SimulatedStore implements KilledStore {
   }
 
   async start(): Promise<string> {
-    const { disk, logger, windowEvents } = this.#options;
+    const { disk, logger, windowEvents, scheduler } = this.#options;
+    // Nothing may depend on the clock of the day: it is set back and forth.
+    scheduler.dayAheadMs = (this.#journals.length % 2 === 0 ? 1 : -1) * dayMs;
     const clock = systemClock;
     const journal = new SimulatedJournal(disk, "the first");
     this.#journals.push(journal);
