@@ -54,9 +54,15 @@ export class StoreProcess implements KilledStore {
     };
     const grpc = await said(/serves gRPC on (\S+)/);
     const admin = await said(/admin +(\S+)\/readyz/);
-    await untilSeen("the store to be ready", async () =>
+    const ready = untilSeen("the store to be ready", async () =>
       (await fetch(`${admin}/readyz`)).ok ? true : undefined,
     );
+    const ended = started.exit.then(({ code, signal, stderr }) => {
+      throw new Error(`The store ended by itself, with ${code ?? signal}: ${stderr}`);
+    });
+    // It ends later.
+    ended.catch(() => {});
+    await Promise.race([ready, ended]);
     this.url = `http://${grpc}`;
     return this.url;
   }
