@@ -40,6 +40,7 @@ import { subscribe } from "./subscribe.ts";
 import { telemetry } from "./telemetry.ts";
 import { transact } from "./transact.ts";
 import { upstreamCost } from "./upstream-cost.ts";
+import { warmStart } from "./warm-start.ts";
 import { workers } from "./workers.ts";
 
 const benchmarks: readonly Benchmark[] = [
@@ -60,6 +61,7 @@ const benchmarks: readonly Benchmark[] = [
   transact,
   leases,
   embedded,
+  warmStart,
 ];
 
 try {

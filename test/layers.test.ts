@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import { dirname, sep } from "node:path";
 import { describe, expect, it } from "vitest";
 import { circlesIn, foldersOf, importsOf } from "../scripts/imports.ts";
@@ -89,6 +90,15 @@ describe("The layers of src/", () => {
 
   it("have no circle of folders", () => {
     expect(circlesIn(foldersOf(imports))).toEqual([]);
+  });
+
+  it("load the files of kept states only for a client that keeps its state", () => {
+    const client = files.filter((file) => layerOf(file) === "client");
+    const loading = client.filter((file) =>
+      /^import (?!type ).*cache-files/m.test(readFileSync(`src/${file}`, "utf8")),
+    );
+    expect(client.length).toBeGreaterThan(50);
+    expect(loading).toEqual([]);
   });
 
   it("have one order", () => {

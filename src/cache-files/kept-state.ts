@@ -42,6 +42,8 @@ export interface StateKeeper {
   identify(historyId: string): void;
   /** The cache is not what its storage is any more: nothing is kept until the next `replace`. */
   invalidate(): void;
+  /** Number of times that the state could not be read or written. Default: not known. */
+  readonly failures?: number;
   /** Writes what it has, for up to some seconds. Idempotent. */
   close(): Promise<void>;
 }

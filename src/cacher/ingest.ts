@@ -48,6 +48,7 @@ export class EventIngest implements ReflectorTarget {
   /** When the first attempt failed since something was received. */
   #failingSince: number | undefined;
   #receivedEvents = 0;
+  #warmStarts = 0;
   /** The loaded objects that the cache does not have yet. */
   #loaded: readonly StoredObject[] | undefined;
   /** The changes to the state that the Reflector hands over next; undefined if they are not known. */
@@ -73,6 +74,7 @@ export class EventIngest implements ReflectorTarget {
     this.#keeping = keeping;
     this.reflector = new Reflector({
       ...{ storage, target: this, clock, random },
+      startsFromCached: true,
       loadKept: keeping && ((signal) => this.#loadKept(keeping.keeper, signal)),
       logger: logger.child({ resource: name }),
       onFailure: ({ error }) => {
@@ -121,7 +123,8 @@ export class EventIngest implements ReflectorTarget {
 
   stats(): Pick<
     CacheSummary,
-    "upstreamSilenceMs" | "failingForMs" | "step" | "receivedEvents" | "reconnects" | "relists"
+    | ("upstreamSilenceMs" | "failingForMs" | "step" | "receivedEvents" | "reconnects" | "relists")
+    | ("warmStarts" | "keeperFailures")
   > {
     const { isWatching, next, reconnects, relists } = this.reflector;
     return {
@@ -130,6 +133,8 @@ export class EventIngest implements ReflectorTarget {
       step: isWatching ? "watching" : next,
       receivedEvents: this.#receivedEvents,
       ...{ reconnects, relists },
+      warmStarts: this.#warmStarts,
+      keeperFailures: this.#keeping?.keeper.failures ?? 0,
     };
   }
 
@@ -167,7 +172,7 @@ export class EventIngest implements ReflectorTarget {
     this.#advanced();
     for (const observer of this.#observers) observer.replaced?.();
     // A kept state has its event window; what streams need from before that is read when they resume.
-    if (kept !== undefined) this.#logKept(kept);
+    if (kept !== undefined) this.#startedWarm(kept);
     else if (cause === "start") this.backfill.begin();
   }
 
@@ -218,7 +223,8 @@ export class EventIngest implements ReflectorTarget {
     return now < syncedAt ? now : now - syncedAt;
   }
 
-  #logKept(kept: KeptState): void {
+  #startedWarm(kept: KeptState): void {
+    this.#warmStarts++;
     const { logger, name } = this.#context;
     const { objects, events, revision } = kept;
     const numbers = { objects: objects.length, events: events.length, revision };

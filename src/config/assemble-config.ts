@@ -69,6 +69,7 @@ export function assembleConfig(
       maxMs: values["deep-read-timeout"],
       maxRevisions: values["deep-read-revisions"],
     },
+    cacheDir: cacheDir(values, checks),
     workers: workersConfig(values, checks),
     stallTimeoutMs: values["stall-timeout"],
     maxStreamAgeMs: values["max-stream-age"],
@@ -105,6 +106,14 @@ function listenConfig(values: OptionValues, checks: Checks): TcpAddress | Socket
   if ("path" in listen) return { ...listen, mode: values["listen-socket-mode"] };
   checks.refuseGiven(["listen-socket-mode"], "needs --listen unix:PATH as well.");
   return listen;
+}
+
+function cacheDir(values: OptionValues, checks: Checks): string | undefined {
+  if (values.etcd.length === 0 && values.upstream.length === 0) {
+    const problem = "needs --etcd or --upstream: the embedded store is in memory with its caches.";
+    checks.refuseGiven(["cache-dir"], problem);
+  }
+  return values["cache-dir"];
 }
 
 function policyConfig(checks: Checks): PolicyConfig | undefined {

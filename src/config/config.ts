@@ -41,6 +41,8 @@ export interface Config {
   readonly eventWindow: EventWindowBounds;
   /** The watches that read events from before the event window; `concurrentPerGroup` is that of an identity. */
   readonly deepReads: Omit<DeepReadBounds, "maxWaitMs" | "queued">;
+  /** The folder in which the caches are kept. Undefined: they are not. */
+  readonly cacheDir: string | undefined;
   /** Number of processes that serve clients. 1: this process alone. */
   readonly workers: number;
   readonly stallTimeoutMs: number;

@@ -209,6 +209,12 @@ const options = {
     help: "How long one may take. Then it ends, and its client can resume it.",
     default: "5m",
   },
+  "cache-dir": {
+    schema: text,
+    value: "DIR",
+    help: "Folder in which the caches are kept, so that a later start serves and follows them without a list. It is created if absent, and is of one process at a time. Needs --etcd or --upstream.",
+    defaultHelp: "nothing is kept",
+  },
   workers: {
     schema: workerCount,
     value: "COUNT|auto",
@@ -290,7 +296,7 @@ const named: readonly (readonly [heading: string, names: readonly string[]])[] =
   [
     "Caches",
     optionNames.filter((name) =>
-      /^(?:event-window|deep-reads?|dispatch|consistency)(?:-|$)/.test(name),
+      /^(?:event-window|deep-reads?|dispatch|consistency|cache-dir)(?:-|$)/.test(name),
     ),
   ],
   ["Limits", Object.keys(limitOptions)],

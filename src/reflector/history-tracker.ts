@@ -9,6 +9,9 @@ import { readPast } from "./backfill/past-events.ts";
 /** Interval between reads of the history's id, in milliseconds. */
 const askAgainMs = 2_000;
 
+/** Number of these intervals after which a state that is kept gets progress. */
+const readsPerProgress = 30;
+
 /** The history that a Reflector follows, and the checks that detect another one. */
 export class HistoryTracker {
   readonly #storage: Storage;
@@ -103,11 +106,14 @@ export class HistoryTracker {
    * Reads the history's id periodically, and rejects with HISTORY_CHANGED if another replica has written a new one: if
    * the store was restored to a state that is newer than this replica's, a watch continues as if nothing had happened.
    * A storage that announces its history is asked only until the id is known. Resolves when the signal is aborted.
+   *
+   * `needsProgress`: the state is kept on disk, and must not fall behind what the store compacts while nothing is written.
    */
-  async poll(clock: Clock, signal: AbortSignal): Promise<void> {
-    while (!signal.aborted) {
+  async poll(clock: Clock, signal: AbortSignal, needsProgress: boolean = false): Promise<void> {
+    for (let round = 1; !signal.aborted; round++) {
       await pause(clock, askAgainMs, signal);
       if (signal.aborted) return;
+      if (needsProgress && round % readsPerProgress === 0) this.#storage.requestProgress();
       if (this.#storage.announcesHistory === true && this.#id !== "") continue;
       try {
         await this.checkId(signal);

@@ -80,10 +80,15 @@ export interface ReflectorOptions {
    */
   readonly maxBytes?: number | undefined;
   /**
-   * Loads the target's state that an earlier process has kept, before the first list; resolves to undefined if there is
-   * none. Rejects only with the signal's reason. Default: there is none.
+   * Loads the target's state that an earlier process has kept, before the first list; resolves to undefined if nothing is
+   * kept. Rejects only with the signal's reason. Default: nothing is kept.
    */
   readonly loadKept?: ((signal: AbortSignal) => Promise<KeptState | undefined>) | undefined;
+  /**
+   * Whether the first list may be of what another server has cached, if that can't reach its own source: for targets that say
+   * how old their state is. Default false: then the first list waits.
+   */
+  readonly startsFromCached?: boolean | undefined;
   readonly backoff?: BackoffBounds | undefined;
   /** Called on each failure, once the next step is decided. If it throws, `run` rejects with that error. */
   readonly onFailure?: ((failure: ReflectorFailure) => void) | undefined;

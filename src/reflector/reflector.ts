@@ -271,10 +271,10 @@ export class Reflector {
 
   /** Delivers the whole state and returns its revision. */
   async #list(): Promise<number> {
-    const { storage, target } = this.#options;
+    const { storage, target, startsFromCached = false } = this.#options;
     const { signal } = this.#stopping;
-    const { invalidations } = this.#state;
-    const current = await revisionToList(storage, this.#state.cause === "start", signal);
+    const { invalidations, cause: reason } = this.#state;
+    const current = await revisionToList(storage, startsFromCached && reason === "start", signal);
     let historyId = await this.#findHistory(current, signal);
     const { historyId: listedId, ...state } = await listState(this.#options, current, signal);
     // The store may have been restored between the requests.
@@ -333,7 +333,7 @@ export class Reflector {
    * watch compares the whole state. After a list it was moments before, so its last change and the history's id will do.
    */
   #watchFrom(revision: number, isResumed: boolean): Promise<void> {
-    const { storage, clock } = this.#options;
+    const { storage, clock, loadKept } = this.#options;
     const history = this.#history;
     const stream = storage.watch({
       scope: this.#scope,
@@ -350,7 +350,7 @@ export class Reflector {
       stream,
       confirm: history.canCheckState ? confirm : undefined,
       deliver: (batch) => this.#deliver(batch),
-      guard: (signal) => history.poll(clock, signal),
+      guard: (signal) => history.poll(clock, signal, loadKept !== undefined),
     });
     return this.#watch.ended;
   }

@@ -19,20 +19,17 @@ interface Listed {
   readonly historyId: string | undefined;
 }
 
-/**
- * The store's revision. If that can't be asked and this is the first list, the revision that another server has of it: an old
- * state is better than none, and the server says how old it is.
- */
+/** The store's revision. With `mayBeCached`, and if that can't be asked, the revision of what another server has of it. */
 export async function revisionToList(
   storage: Storage,
-  isFirst: boolean,
+  mayBeCached: boolean,
   signal: AbortSignal,
 ): Promise<number> {
   try {
     return await storage.currentRevision(signal);
   } catch (error) {
     const isAway = hasReason(error, "UPSTREAM_UNAVAILABLE");
-    const cached = isFirst && isAway ? storage.cachedRevision?.(signal) : undefined;
+    const cached = mayBeCached && isAway ? storage.cachedRevision?.(signal) : undefined;
     if (cached === undefined) throw error;
     return cached;
   }

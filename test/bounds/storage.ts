@@ -319,4 +319,33 @@ export const storageBounds: readonly Bound[] = [
     atBound: "the transaction log keeps the rest",
     shownBy: ["gets large values a few at a time"],
   },
+  {
+    what: "batches that are not on disk yet, and files of a cache",
+    owners: ["FileStateKeeper", "LogFile", "LogSequence", "OwnFiles"],
+    bound:
+      "16 MiB in memory, 64 MiB of all; 16 GiB on disk, 64 GiB of all; 32 logs; 5 logs that are not closed",
+    per: "resource",
+    atBound: "an older state is kept, and a new one is tried later",
+    shownBy: [
+      "does not respond holds no more than its bound in memory, and leaves the older state",
+      "does not respond gets no further files for each list",
+      "has its bound reached keeps within it, and says so",
+    ],
+  },
+  {
+    what: "a kept state that is read or written",
+    owners: ["Packer", "ReplayedState"],
+    bound: "by the state and its logs; 512 KiB at a time is written; 60 s to read",
+    per: "resource",
+    atBound: "nothing is loaded",
+    shownBy: ["loads a listed state and the batches after it, with their events"],
+  },
+  {
+    what: "operations on the files of caches",
+    owners: ["ThreadShare"],
+    bound: "2 in progress; others wait: one for each log and snapshot",
+    per: "process",
+    atBound: "wait in order",
+    shownBy: ["does not respond gets no further files for each list"],
+  },
 ];

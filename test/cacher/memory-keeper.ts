@@ -38,6 +38,15 @@ export class MemoryDisk {
     };
   }
 
+  /** Another disk, with what this one has now. */
+  copy(): MemoryDisk {
+    const copy = new MemoryDisk(this.#timeOfDay);
+    copy.#base = this.#base;
+    copy.#batches = [...this.#batches];
+    copy.#historyId = this.#historyId;
+    return copy;
+  }
+
   /** Loses the newest batches, as a crash does: what remains is an older state. */
   lose(batches: number): void {
     this.#batches.splice(Math.max(0, this.#batches.length - batches));

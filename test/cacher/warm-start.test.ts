@@ -1,8 +1,10 @@
 import { afterEach, describe, expect, it } from "vitest";
 import { WatchFanoutError } from "../../src/base/errors.ts";
+import type { StateKeeper } from "../../src/cache-files/kept-state.ts";
 import { Cacher } from "../../src/cacher/cacher.ts";
 import type { CacherOptions } from "../../src/cacher/options.ts";
 import type { CacheWatchRequest } from "../../src/cacher/request/request.ts";
+import type { StoredObject } from "../../src/model/object.ts";
 import { MemoryStorage } from "../../src/storage/memory/memory-storage.ts";
 import { MemoryStore } from "../../src/storage/memory/memory-store.ts";
 import type { RevisionRequirement, WatchStream } from "../../src/storage/storage.ts";
@@ -299,6 +301,19 @@ describe("A cache with a state that its store can't continue", () => {
     expect(processes.upstream.reads).toContain("list");
   });
 
+  it("finds one without the deletion that was the last change, also where states can't be compared", async () => {
+    processes = await kept();
+    Object.assign(processes.upstream, { writtenAfter: undefined });
+    await processes.stop();
+    const [first, second] = inBackup;
+    await restored(processes, first, second, [["d", "1"]], [["e", "1"]]);
+    await processes.start();
+    await processes.clock.elapse(10_000);
+    const now = ["a=2", "b=1", "c=1", "d=1", "e=1", "→5"];
+    expect(await processes.list({ match: "LINEARIZABLE" })).toEqual(now);
+    expect(processes.upstream.reads).toContain("list");
+  });
+
   it("finds one with the same last change as well, by what was written since instead", async () => {
     processes = await kept();
     // A revision of another resource, which the backup does not have.
@@ -397,6 +412,47 @@ describe("What a cache keeps", () => {
     processes.upstream.historyId = async () => id;
     await processes.clock.elapse(3_000);
     expect(processes.disk.state).toMatchObject({ historyId: id });
+  });
+
+  it("gets progress while nothing is written, so that what follows is not compacted soon", async () => {
+    processes = await kept();
+    await processes.others.put({ key: "z", value: Buffer.from("") });
+    await processes.clock.elapse(61_000);
+    expect(processes.disk.state).toMatchObject({ revision: 5, events: { length: 2 } });
+    await processes.stop();
+    await processes.others.put({ key: "z", value: Buffer.from("") });
+    await processes.store.compact(5);
+    await processes.start();
+    expect(processes.cacher.stats()).toMatchObject({ relists: 0, revision: 6 });
+  });
+
+  it("is all of the state, also when the keeper asks for it before the cache has it", async () => {
+    processes = await kept();
+    await processes.stop();
+    const keeper = processes.disk.keeper();
+    let current = (): Iterable<StoredObject> => [];
+    const load: StateKeeper["load"] = (signal, asked = current) => {
+      current = asked;
+      return keeper.load(signal);
+    };
+    const starting = processes.start({ keeper: { ...keeper, load } });
+    const keys = (): string[] => Array.from(current(), ({ key }) => key);
+    for (let i = 0; i < 5; i++) await Promise.resolve();
+    expect(processes.cacher.ready).toBe(false);
+    expect(keys()).toEqual(["a", "c"]);
+    await starting;
+    await processes.write(["d", "1"]);
+    expect(keys()).toEqual(["a", "c", "d"]);
+  });
+
+  it("is written to the end when the cache is closed", async () => {
+    processes = new Processes();
+    const calls: string[] = [];
+    const keeper = { ...processes.disk.keeper(), close: async () => void calls.push("closed") };
+    const cacher = await processes.start({ keeper });
+    expect(calls).toEqual([]);
+    await cacher.close();
+    expect(calls).toEqual(["closed"]);
   });
 
   it("is replaced by a relist", async () => {

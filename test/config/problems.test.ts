@@ -432,6 +432,10 @@ describe("options that need or exclude one another are reported", () => {
       /^--upstream: \S+ is the address of --listen: a relay can't follow itself\./,
     ]),
     [
+      { flags: ["--cache-dir", "caches"] },
+      "--cache-dir: needs --etcd or --upstream: the embedded store is in memory with its caches.",
+    ],
+    [
       { flags: ["--upstream-token-file", "tokens"] },
       "--upstream-token-file: needs --upstream as well.",
     ],

@@ -22,6 +22,7 @@ import { MemoryStorage } from "../../storage/memory/memory-storage.ts";
 import type { MemoryStore } from "../../storage/memory/memory-store.ts";
 import type { Storage } from "../../storage/storage.ts";
 import type { Store } from "../../storage/store.ts";
+import type { CacheFolder } from "./cache-folder.ts";
 import { openEtcd } from "./etcd-connections.ts";
 import type { ProcessContext } from "./process-context.ts";
 import type { Relay } from "./relay.ts";
@@ -46,6 +47,8 @@ interface ResourcesDeps {
   readonly embedded: MemoryStore | undefined;
   /** The connection of a relay to its upstream; undefined: the service is not a relay. */
   readonly relay: Relay | undefined;
+  /** Where the caches are kept. Undefined: they are not. */
+  readonly folder: CacheFolder | undefined;
 }
 
 /** The resources of a process by name, each with its storage: etcd below a prefix, an embedded store, or the upstream. */
@@ -178,11 +181,12 @@ export class ProcessResources {
   }
 
   #open(
-    { name, codec, indexes, eventWindow, cache }: ResourceConfig,
+    resource: ResourceConfig,
     storage: Storage,
     backfillQueue: BackfillQueue,
-    { context, scheduler, upstreamLimiter, deepReads, stagesOf }: ResourcesDeps,
+    { context, scheduler, upstreamLimiter, deepReads, stagesOf, folder }: ResourcesDeps,
   ): void {
+    const { name, codec, indexes, eventWindow, cache } = resource;
     const { clock, logger } = context;
     const { workers, dispatchIntervalMs, stallTimeoutMs, consistencyIntervalMs, etcdApi } =
       this.#config;
@@ -204,6 +208,7 @@ export class ProcessResources {
         dispatchIntervalMs: workers === 1 ? dispatchIntervalMs : toWorkersIntervalMs,
       },
       stages: stagesOf(name),
+      keeper: folder?.keeperOf(resource, storage),
       mayNotServeAfter: isRightLost,
       ...{ consistencyIntervalMs, scheduler, upstreamLimiter, deepReads },
     });

@@ -45,11 +45,13 @@ import {
 } from "../../telemetry/storage-metrics.ts";
 import { version } from "../output/version.ts";
 import type { ProcessParts } from "../status/process-status.ts";
+import { CacheFolder } from "./cache-folder.ts";
 import { certificateChecks, watchExpiry, watchServerCertificates } from "./certificates.ts";
 import { openClientFacing } from "./client-facing.ts";
 import { EmbeddedEtcd } from "./embedded-etcd.ts";
 import { EmbeddedStore } from "./embedded-store.ts";
 import { openEtcdApi } from "./etcd-connections.ts";
+import { KeptResources } from "./kept-resources.ts";
 import type { ProcessContext } from "./process-context.ts";
 import { type Pending, readiness } from "./readiness.ts";
 import type { Relay } from "./relay.ts";
@@ -255,10 +257,12 @@ export class ServiceProcess {
     this.#config = await withResources(this.#given, relay, context.logger, (why) => {
       this.#pending = why;
     });
+    const { cacheDir } = this.#config;
+    const folder = cacheDir && new CacheFolder(cacheDir, this.#config, context);
     const { observerOf: stagesOf, dispatchBuckets } = registerStageLatency(meter);
     this.#dispatchLatency = dispatchBuckets;
     const resources = new ProcessResources(this.#config, {
-      ...{ context, relay, stagesOf },
+      ...{ context, relay, stagesOf, folder: folder || undefined },
       ...{ scheduler: this.#scheduler, upstreamLimiter: this.#upstreamLimiter },
       deepReads: this.#deepReads,
       embedded: this.#store?.store,
@@ -424,10 +428,13 @@ async function withResources(
   onWaiting: (why: string) => void,
 ): Promise<Config> {
   if (relay === undefined) return config;
-  const served = await relay.resources(onWaiting);
-  const { resources: configured, eventWindow, etcdApi } = config;
+  const { resources: configured, eventWindow, etcdApi, cacheDir } = config;
+  const kept = cacheDir && new KeptResources(cacheDir, relay.addresses, logger);
+  const known = kept ? await kept.load() : undefined;
+  const served = await relay.resources(onWaiting, known);
+  if (kept && served !== known) await kept.keep(served);
   const hasEtcdApi = etcdApi !== undefined;
-  const upstream = relay.address;
+  const upstream = relay.addresses.join(", ");
   const given = { configured, served, eventWindow, hasEtcdApi, upstream, logger };
   const resources = relayedResources(given);
   const historyKey = served.find(({ etcdKeys }) => etcdKeys !== undefined)?.etcdKeys?.historyKey;
