@@ -2,7 +2,7 @@ import type { CorpusEntry } from "./entry.ts";
 
 const changes = "src/storage/memory/changes.ts";
 
-/** Bugs that nobody is known to have had, of the embedded store on its disk. */
+/** Bugs without a known case, of the embedded store on its disk. */
 export const durableEntries: readonly CorpusEntry[] = [
   {
     id: "planted-answer-before-sync",
@@ -66,7 +66,7 @@ export const durableEntries: readonly CorpusEntry[] = [
     source: "Leave the ids of requests out of the journal",
     bug: "The id of a request is forgotten with the process.",
     shows: "A request that is repeated after a restart is executed twice.",
-    seed: { seed: 120_410, message: "nobody deleted" },
+    seed: { seed: 120_410, message: "Invented: " },
     mutations: [
       {
         file: changes,

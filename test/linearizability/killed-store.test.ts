@@ -12,8 +12,6 @@ import { buildChecker, buildTimeoutMs, hasGo, verdictOf } from "./porcupine.ts";
 import { type Door, RandomClient } from "./random-client.ts";
 import { serviceCaller } from "./service-client.ts";
 import { SingleWrites } from "./single-writes.ts";
-import { transactCaller } from "./transact-client.ts";
-import { Transactions } from "./transactions.ts";
 
 const clientCount = 5;
 const kills = 6;
@@ -24,16 +22,15 @@ const between = 60;
 /** Of one history, in milliseconds. Not an assertion: on a busy machine it takes ten times as long as on another. */
 const timeout = 300_000;
 
+/**
+ * Not transactions: with an etcd the record of a request id is a revision, which the checker's model has, and the embedded store
+ * does not make.
+ */
 const workloads = {
   "Get, List, Put and Delete": {
     resources: [resource],
     door: { caller: serviceCaller(resource), isTransactional: false },
     client: SingleWrites,
-  },
-  "Transact, BatchGet and DeletePrefix, with request ids": {
-    resources: ["a", "b"],
-    door: { caller: transactCaller, isTransactional: true, hasRequestIds: true },
-    client: Transactions,
   },
 } as const;
 
@@ -64,7 +61,7 @@ describe.skipIf(!(await hasGo()))("A history of an embedded store that is killed
       };
       try {
         await store.start();
-        // Nobody calls a store that is gone: the more outcomes are unknown, the harder is the check.
+        // No client calls a store that is gone: the more outcomes are unknown, the harder is the check.
         let isUp = true;
         const door: Door = {
           ...{ ...workload.door, name: "the store", url: () => store.url },

@@ -222,7 +222,7 @@ export class SimulatedJournal implements Journal {
     await this.#alive();
   }
 
-  /** A process that has ended waits for ever. */
+  /** A process that has ended waits indefinitely. */
   #alive(): Promise<void> | undefined {
     return this.#isDead ? new Promise(() => {}) : undefined;
   }

@@ -69,7 +69,7 @@ test.each<readonly [string, RegExp, string[]]>([
   ["an invented write", /^Invented: 2 has the write a-9/, wrongIn([put(2, "a/1", "a-9")], [])],
   [
     "an invented deletion",
-    /^Invented: nobody deleted a\/1 at 3/,
+    /^Invented: no client deleted a\/1 at 3/,
     wrongIn([put(2, "a/1", "a-1"), deletion(3, "a/1")], [acknowledged]),
   ],
   [

@@ -21,7 +21,7 @@ interface ShortLease {
 /**
  * Compares what clients know of their writes with what the store has after it was killed: every acknowledged write is there,
  * whole, at its revision; a refused one is not; one of unknown outcome is there whole, once, or not at all; and nothing is
- * there that nobody wrote.
+ * there that no client wrote.
  */
 export class Account {
   readonly #state = new Map<string, Held>();
@@ -67,7 +67,7 @@ export class Account {
         done.set(operation, [...(done.get(operation) ?? []), of]);
         wrong.push(...this.#incomplete(operation, of, parts));
       } else if (id !== undefined) {
-        wrong.push(`Invented: ${of} has the write ${id}, which nobody made`);
+        wrong.push(`Invented: ${of} has the write ${id}, which no client made`);
       } else {
         wrong.push(...this.#unexplained(of, parts, operations, readAt));
       }
@@ -123,7 +123,7 @@ export class Account {
         wrong.push(`Lease: ${key} of ${id} has the lease ${has}, not ${lease ?? "its own"}`);
     }
     if (deleted !== undefined && deleted !== changed.size)
-      wrong.push(`Faithful: ${id} has deleted ${changed.size}, and was told ${deleted}`);
+      wrong.push(`Faithful: ${id} has deleted ${changed.size}, and the answer says ${deleted}`);
     return wrong;
   }
 
@@ -138,7 +138,9 @@ export class Account {
     const [lease = 0n] = leases;
     const short = this.#short.get(lease);
     if (leases.size > 1 || (short === undefined && !this.#revoked.has(lease))) {
-      return [`Invented: nobody deleted ${parts.map(({ key }) => key).join(", ")} at ${revision}`];
+      return [
+        `Invented: no client deleted ${parts.map(({ key }) => key).join(", ")} at ${revision}`,
+      ];
     }
     const attached = [...this.#state].filter(([, held]) => held.lease === lease);
     const wrong =

@@ -20,7 +20,7 @@ const writers = ["a", "b", "d", "e", "f", "g", "h", "i"];
 /** A linearizable read. */
 const newest = 1;
 
-/** Nobody listens there. */
+/** No server listens there. */
 const nowhere = "http://127.0.0.1:1";
 
 /** How often the end of leases is looked for, in milliseconds. */
