@@ -9,6 +9,7 @@ import { parseArgs } from "node:util";
 import { type Benchmark, type Row, Settings, UsageError } from "./benchmark.ts";
 import { cacheMemory } from "./cache-memory.ts";
 import { compress } from "./compress.ts";
+import { embedded } from "./embedded.ts";
 import { etcdClients } from "./etcd-clients.ts";
 import { etcdFanout, etcdRelay } from "./etcd-fanout.ts";
 import { eventCost } from "./event-cost.ts";
@@ -59,6 +60,7 @@ const benchmarks: readonly Benchmark[] = [
   ...[etcdFanout, etcdRelay, etcdClients, views, shards, subscribe, objectCache, compress],
   transact,
   leases,
+  embedded,
   warmStart,
 ];
 

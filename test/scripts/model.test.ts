@@ -113,7 +113,7 @@ describe("The model of docs/model", () => {
   });
 });
 
-test("All states of leases, locks, shards and request ids keep every guarantee, and lose one without each rule", () => {
+test("All states of leases, locks, shards, request ids and restarts keep every guarantee, and lose one without each rule", () => {
   const sizes: number[] = [];
   for (const { name, property, holds, search } of smallSearches()) {
     const { states, counterexample } = search();
