@@ -273,8 +273,12 @@ export class World implements Disturbed {
   /** Writes another id, and so much that every revision that a replica may ask for is one of this history as well. */
   #mark(beyond: number): void {
     const value = `operator-${this.#account.era.index}`;
+    const { isFull } = this.cluster;
+    // An operator makes room first.
+    this.cluster.isFull = false;
     this.#commit({ type: "put", key: markerKey, value });
     while (this.cluster.state.revision < beyond + 3) this.#writeOther();
+    this.cluster.isFull = isFull;
   }
 
   /** In the marker key. */
