@@ -203,8 +203,8 @@ function countOf(message: Buffer, field: number): number {
   while (at < message.length) {
     const tag = varint();
     if (tag >> 3 === field) count++;
-    if ((tag & 7) === 0) varint();
-    else at += varint();
+    const value = varint();
+    if ((tag & 7) !== 0) at += value;
   }
   return count;
 }

@@ -14,7 +14,7 @@ import type { Chunking } from "./network.ts";
 import type { Parts } from "./parts-clients.ts";
 import type { Reading } from "./reading-clients.ts";
 import type { Pace } from "./scheduler.ts";
-import type { Embedded } from "./store-world.ts";
+import type { Embedded } from "./simulated-disk.ts";
 import type { Transacting } from "./transacting-clients.ts";
 
 /** All that a simulation is, besides what its seed decides event by event. */

@@ -17,6 +17,17 @@ export interface DiskBehaviour {
   readonly revisions: number;
 }
 
+/** The part of a scenario that is of the embedded store. */
+export interface Embedded {
+  readonly disk: DiskBehaviour;
+  /** How often the disk is full for a while, and how often it breaks, in the life of one process. */
+  readonly failures: number;
+  /** Before which step of its commits each process ends: see SimulatedStoreOptions. */
+  readonly endsBefore: readonly number[];
+  /** How many processes lose their power. */
+  readonly kills: number;
+}
+
 /**
  * The disk of an embedded store: which commits it has, and which of them would survive a loss of power. What a journal promises is
  * that a commit is there whole or not at all: of one that is written and not synced either may be so.

@@ -19,7 +19,8 @@ const timeout = 300_000;
 
 /**
  * The first seeds, one with workers whose etcd is restored, and some with what was added later: clients of Subscribe and of
- * parts; watches from before the window; clients of ranges and histories; clients of transactions, locks and elections.
+ * parts; watches from before the window; clients of ranges and histories; clients of transactions, locks and elections; the
+ * embedded store on its disk; replicas that keep their caches.
  */
 const ranges = [
   [1, rounds(4, 1)],
@@ -28,6 +29,9 @@ const ranges = [
   [20_007, 1],
   [60_000, 1],
   [110_000, 1],
+  [120_003, 2],
+  [120_410, 1],
+  [130_035, 1],
 ] as const;
 
 const simulated: Awaited<ReturnType<typeof simulate>>[] = [];

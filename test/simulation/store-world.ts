@@ -4,19 +4,8 @@ import { Seeded } from "../faults/seeded.ts";
 import type { Network } from "./network.ts";
 import type { Scenario } from "./scenario.ts";
 import type { Scheduler } from "./scheduler.ts";
-import { type DiskBehaviour, SimulatedDisk } from "./simulated-disk.ts";
+import { type Embedded, SimulatedDisk } from "./simulated-disk.ts";
 import { SimulatedStore } from "./simulated-store.ts";
-
-/** The part of a scenario that is of the embedded store. */
-export interface Embedded {
-  readonly disk: DiskBehaviour;
-  /** How often the disk is full for a while, and how often it breaks, in the life of one process. */
-  readonly failures: number;
-  /** Before which step of its commits each process ends: see SimulatedStoreOptions. */
-  readonly endsBefore: readonly number[];
-  /** How many processes lose their power. */
-  readonly kills: number;
-}
 
 /** An embedded store whose process ends again and again, and the clients of the tests with real processes (test/faults/kills). */
 export class StoreWorld {
