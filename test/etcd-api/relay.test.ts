@@ -121,7 +121,7 @@ describe("The relay passes on", () => {
     const response = await relayed.unary("/other.Service/Method", encode({}));
     expect(statusOf(response)).toEqual({
       code: "12",
-      message: "The%20server%20does%20not%20implement%20the%20method%20/other.Service/Method",
+      message: "The server does not implement the method /other.Service/Method",
     });
   });
 });
