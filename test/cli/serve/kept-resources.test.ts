@@ -50,7 +50,7 @@ describe("The kept resources of an upstream", () => {
   test("are not waited for without end if the disk does not respond", async () => {
     const { folder, of, lines, clock } = opened();
     mkdirSync(folder);
-    // Nobody writes into it, so that a read does not end.
+    // No process writes into it, so that a read does not end.
     const file = join(folder, "resources.json");
     execFileSync("mkfifo", [file]);
     onTestFinished(() => closeSync(openSync(file, "r+")));
