@@ -7,6 +7,7 @@ import type { StoredObject } from "../model/object.ts";
 import { type FileHead, headBytes, otherThan, readHead } from "./blocks.ts";
 import type { Disk, ReadableFile } from "./disk.ts";
 import type { KeptState } from "./kept-state.ts";
+import { inKeyOrder } from "./key-sorting.ts";
 import { readLog } from "./log-file.ts";
 import type { LogRecord } from "./records.ts";
 import { readSnapshot } from "./snapshot-file.ts";
@@ -315,7 +316,7 @@ class ReplayedState {
   *merged(): TimeSlicedWork<readonly StoredObject[]> {
     if (this.#changes.size === 0) return this.#objects;
     const before = this.#objects;
-    const changes = [...this.#changes].sort(([one], [other]) => compareKeys(one, other));
+    const changes = yield* inKeyOrder([...this.#changes]);
     const merged: StoredObject[] = [];
     let at = 0;
     for (const [key, object] of changes) {

@@ -316,8 +316,8 @@ export class FileStateKeeper implements StateKeeper {
         const cleared = this.#clearUpTo;
         const next = this.#pending;
         if (cleared > 0) {
-          this.#clearUpTo = 0;
           await this.#files.deleteUpTo(cleared);
+          if (this.#clearUpTo === cleared) this.#clearUpTo = 0;
         } else if (next !== undefined) {
           this.#pending = undefined;
           await this.#write(next);
@@ -394,6 +394,7 @@ export class FileStateKeeper implements StateKeeper {
     try {
       if (this.#isWorking || this.#logs.unclosed > 0) throw unresponsive();
       if (this.#lock === undefined) await this.#open();
+      if (this.#clearUpTo > 0) this.#startWork();
       // Meanwhile it may have been closed, invalidated or replaced.
       const isWanted = this.#isBroken && this.#closed === undefined && this.#known !== undefined;
       if (isWanted && this.#current !== undefined) this.#begin(this.#current());
@@ -407,6 +408,7 @@ export class FileStateKeeper implements StateKeeper {
     const { clock } = this.#options;
     this.#logs.end(true);
     this.#known = undefined;
+    if (this.#clearUpTo > 0 && this.#lock !== undefined) this.#startWork();
     const done = Promise.allSettled([this.#logs.closed, this.#work]);
     await settledWithin(done, clock, closeMs);
     this.#pending = undefined;
@@ -415,8 +417,9 @@ export class FileStateKeeper implements StateKeeper {
     this.#lock = undefined;
   }
 
+  /** Not before the epoch, as a state may be of any age. */
   #now(): number {
-    return (this.#options.now ?? Date.now)();
+    return Math.max(0, (this.#options.now ?? Date.now)());
   }
 }
 

@@ -51,9 +51,11 @@ export class HistoryTracker {
   }
 
   /** Follows the history of a state that was kept, whose last events were these. */
-  restore({ historyId, objects, revision, events }: KeptState): void {
-    this.reset(historyId, objects, revision);
-    this.#fingerprint.of(events.at(-1));
+  restore(kept: KeptState): void {
+    this.#id = kept.historyId;
+    this.#fingerprint.ofState(kept.objects);
+    this.#fingerprint.of(kept.events.at(-1));
+    this.#recent?.restore(kept);
   }
 
   /**
@@ -189,7 +191,7 @@ function notThisHistory({ key, modRevision }: StoredObject): WatchFanoutError {
 /** Maximum number of recorded changes. */
 const capacity = 64;
 
-/** Maximum number of revisions that are always read from the last change on, and maximum size of their events in bytes. */
+/** Number of revisions that are read before the last change, and at least after it; maximum size of their events in bytes. */
 const fewRevisions = 1_000;
 const maxReadBytes = 4 * 1024 ** 2;
 
@@ -207,8 +209,9 @@ export interface KnownKeys {
  * store is asked, at the last delivered revision, what was written after the oldest recorded change. It must be
  * exactly the recorded changes, and the number of objects must be the same.
  *
- * To find that, a store reads all keys. If the last change was few revisions ago, they are read instead, as a watch
- * has them: the store must have the last change, and nothing after it that leads to another state.
+ * To find that, a store reads all keys. If the last change was few revisions ago, they are read instead, with some before it,
+ * as a watch has them: they must be the recorded changes, and nothing that leads to another state. That proves nothing
+ * of deletions that are not recorded, so it needs a change after the list.
  */
 export class RecentChanges {
   readonly #scope: Scope;
@@ -218,8 +221,10 @@ export class RecentChanges {
   readonly #isDeletionAt: boolean[] = [];
   /** The index of the next change in the ring buffer. */
   #next = 0;
-  /** Every change after this revision is recorded. */
+  /** Every change after this revision is recorded, except deletions. */
   #after = 0;
+  /** Every deletion after this revision is recorded as well. */
+  #deletionsAfter = 0;
   /** The revision of the known state. */
   #revision = 0;
   #count = 0;
@@ -238,9 +243,27 @@ export class RecentChanges {
     this.#isDeletionAt.length = 0;
     this.#next = 0;
     this.#after = 0;
+    this.#deletionsAfter = revision;
     this.#count = objects.length;
     this.#revision = revision;
     for (const { key, modRevision } of newest(objects)) this.#remember(key, modRevision, false);
+  }
+
+  /** Starts with a state that was kept. */
+  restore({
+    objects,
+    revision,
+    events,
+    eventsAfter,
+  }: Omit<KeptState, "historyId" | "syncedAt">): void {
+    this.reset(
+      objects.filter(({ modRevision }) => modRevision <= eventsAfter),
+      revision,
+    );
+    this.#deletionsAfter = eventsAfter;
+    this.#count = objects.length;
+    for (const { type, object } of events.slice(-capacity - 1))
+      this.#remember(object.key, object.modRevision, type === "DELETED");
   }
 
   advance({ events, revision }: WatchBatch): void {
@@ -262,7 +285,7 @@ export class RecentChanges {
     const revision = this.#revision;
     const count = this.#count;
     const expected = this.#current();
-    if (await this.#hasNothingElse(storage, expected, signal)) return;
+    if (await this.#hasNothingElse(storage, signal)) return;
     const found = await storage.writtenAfter({
       scope: this.#scope,
       revision,
@@ -275,33 +298,44 @@ export class RecentChanges {
   }
 
   /**
-   * Whether the store's events from the last known change on lead to the known state. False as well if that can't be found
-   * out, or a comparison of the state costs less. Rejects with the storage's error.
+   * Whether the store's events around and after the last known change lead to the known state. False as well if that can't be
+   * found out, or a comparison of the state costs less. Rejects only with the signal's reason.
    */
-  async #hasNothingElse(
-    storage: Storage,
-    expected: ReadonlyMap<string, number>,
-    signal: AbortSignal,
-  ): Promise<boolean> {
+  async #hasNothingElse(storage: Storage, signal: AbortSignal): Promise<boolean> {
     const revision = this.#revision;
-    const last = this.#next - 1;
-    const lastKey = this.#keys.at(last) ?? "";
-    const lastRevision = this.#isDeletionAt.at(last) === true ? 0 : this.#revisions.at(last);
-    const after = (this.#revisions.at(last) ?? 0) - 1;
-    const isCostly = revision - after > Math.max(fewRevisions, this.#count);
-    if (this.#known === undefined || isCostly || after < Math.max(1, this.#after)) return false;
+    const last = this.#revisions.at(this.#next - 1) ?? 0;
+    // A listed state does not show what was deleted after its newest object.
+    const isKnown = last > Math.max(1, this.#after) && last >= this.#deletionsAfter;
+    const isCostly = revision - last > Math.max(fewRevisions, this.#count);
+    if (this.#known === undefined || isCostly || !isKnown) return false;
     const { has, clock } = this.#known;
     const source = { storage, scope: this.#scope, clock };
-    const { past, failure } = await readPast(source, [after], revision, maxReadBytes, signal);
-    if (failure !== undefined && !hasReason(failure, "REVISION_TOO_OLD")) throw failure;
-    // The state that was known then has been replaced, or confirmed by another check.
-    if (past === undefined || revision !== this.#revision) return past !== undefined;
-    const found = new Map<string, number>();
-    for (const { type, object } of past.events) {
-      found.set(object.key, type === "DELETED" ? 0 : object.modRevision);
+    // If the store has compacted what was before, the last change must do.
+    for (const before of [fewRevisions, 0]) {
+      const after = Math.max(1, this.#after, last - 1 - before);
+      const expected = this.#since(after);
+      const { past, failure } = await readPast(source, [after], revision, maxReadBytes, signal);
+      if (past !== undefined) {
+        const isAbsent = (key: string): boolean => revision === this.#revision && !has(key);
+        return leadsTo(past.events, expected, isAbsent);
+      }
+      if (!hasReason(failure, "REVISION_TOO_OLD") || last !== this.#revisions.at(this.#next - 1))
+        return false;
     }
-    for (const [key, at] of found) if (at === 0 ? has(key) : expected.get(key) !== at) return false;
-    return found.get(lastKey) === lastRevision;
+    return false;
+  }
+
+  /** The recorded changes after a revision, by key: the last revision of each, 0 if it was deleted. */
+  #since(after: number): Map<string, number> {
+    const since = new Map<string, number>();
+    const length = this.#keys.length;
+    for (let i = 0; i < length; i++) {
+      const at = (this.#next + i) % length;
+      const revision = this.#revisions[at] ?? 0;
+      if (revision > after)
+        since.set(this.#keys[at] ?? "", this.#isDeletionAt[at] === true ? 0 : revision);
+    }
+    return since;
   }
 
   /** The recorded changes that were not deleted later, by key. */
@@ -345,6 +379,23 @@ function newest(objects: readonly StoredObject[]): readonly StoredObject[] {
     oldest = chosen[0]?.modRevision ?? 0;
   }
   return chosen.sort(byRevision).slice(-most);
+}
+
+/** Whether all events lead to what is expected of each key. Other keys may have come and gone: `isAbsent` now. */
+function leadsTo(
+  events: readonly WatchEvent[],
+  expected: ReadonlyMap<string, number>,
+  isAbsent: (key: string) => boolean,
+): boolean {
+  const found = new Map<string, number>();
+  for (const { type, object } of events) {
+    found.set(object.key, type === "DELETED" ? 0 : object.modRevision);
+  }
+  for (const [key, at] of expected) if (found.get(key) !== at) return false;
+  for (const [key, at] of found) {
+    if (!expected.has(key) && (at !== 0 || !isAbsent(key))) return false;
+  }
+  return true;
 }
 
 function isExactly(written: readonly StoredObject[], expected: Map<string, number>): boolean {

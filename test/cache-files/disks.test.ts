@@ -25,7 +25,7 @@ class TestDisk implements Disk {
   readonly list = nodeDisk.list;
   readonly openToRead = nodeDisk.openToRead;
   readonly rename = nodeDisk.rename;
-  readonly remove = nodeDisk.remove;
+  remove = nodeDisk.remove;
   readonly syncFolder = nodeDisk.syncFolder;
 
   async create(path: string) {
@@ -127,6 +127,30 @@ describe("A keeper whose disk", () => {
       "can't keep the newest state on disk",
       "the state is kept on disk again",
     ]);
+  });
+
+  it("can't delete a state that must not be loaded again tries later, and at the end", async () => {
+    const folder = await temporaryFolder();
+    const disk = new TestDisk();
+    const clock = new SetClock();
+    const keeper = keeperOf(folder, { disk, clock });
+    const { cache } = await KeptCache.open(keeper);
+    const invalidated = async (revision: number, failures: number): Promise<void> => {
+      disk.remove = nodeDisk.remove;
+      cache.list(revision, [["a", "1"]]);
+      await vi.waitFor(async () => expect((await filesIn(folder)).join()).toMatch("snapshot"));
+      disk.remove = () => Promise.reject(new Error("EIO: i/o error"));
+      keeper.invalidate();
+      await vi.waitFor(() => expect(keeper.failures).toBe(failures));
+      expect((await filesIn(folder)).join()).toMatch("snapshot");
+      disk.remove = nodeDisk.remove;
+    };
+    await invalidated(10, 1);
+    clock.advance(15_000);
+    await vi.waitFor(async () => expect(await filesIn(folder)).toEqual([]));
+    await invalidated(20, 2);
+    await keeper.close();
+    expect(await filesIn(folder)).toEqual([]);
   });
 
   it("can't be written to at all is reported once, and serves the cache no worse", async () => {

@@ -122,6 +122,18 @@ describe("FileStateKeeper", () => {
     expect(textOf(state?.objects ?? [])).toBe(textOf(objects));
   });
 
+  it("keeps a state whose age is more than the time of day", async () => {
+    const folder = await temporaryFolder();
+    const keeper = keeperOf(folder, { now: () => -5.5 });
+    const { cache } = await KeptCache.open(keeper);
+    cache.list(10, [["a", "1"]]);
+    cache.write(["a", "2"]);
+    await keeper.close();
+    const state = await kept(folder);
+    expect(state).toMatchObject({ revision: 11, syncedAt: 0 });
+    expect(textOf(state?.objects ?? [])).toBe(textOf(cache.objects));
+  });
+
   it("keeps the id of the history that becomes known", async () => {
     const folder = await temporaryFolder();
     const { cache } = await KeptCache.open(keeperOf(folder));

@@ -2,10 +2,15 @@ import { mkdir, open, readFile, rename } from "node:fs/promises";
 import { join } from "node:path";
 import type { Logger } from "pino";
 import { z } from "zod";
+import type { Clock } from "../../base/clock.ts";
 import { messageOf } from "../../base/errors.ts";
+import { within } from "../../base/wait.ts";
 import type { ResourceInfo } from "../../client/resource-info.ts";
 
 const fileName = "resources.json";
+
+/** How long a start waits for the disk, in milliseconds, each for what it reads and for what it writes. */
+const diskMs = 5_000;
 
 /** What a relay needs to know of a resource of its upstream. Other members are of the moment. */
 const resourceInfo = z.object({
@@ -29,9 +34,11 @@ export class KeptResources {
   readonly #folder: string;
   readonly #upstream: readonly string[];
   readonly #logger: Logger;
+  readonly #clock: Clock;
 
   /** `upstream`: its addresses. What was kept of another one is not used. */
-  constructor(folder: string, upstream: readonly string[], logger: Logger) {
+  constructor(folder: string, upstream: readonly string[], logger: Logger, clock: Clock) {
+    this.#clock = clock;
     this.#folder = folder;
     this.#upstream = [...upstream].sort();
     this.#logger = logger;
@@ -41,7 +48,9 @@ export class KeptResources {
   async load(): Promise<readonly ResourceInfo[] | undefined> {
     const file = join(this.#folder, fileName);
     try {
-      const { upstream, resources } = content.parse(JSON.parse(await readFile(file, "utf8")));
+      const { upstream, resources } = content.parse(
+        JSON.parse(await this.#inTime(readFile(file, "utf8"))),
+      );
       if (JSON.stringify(upstream) !== JSON.stringify(this.#upstream)) return undefined;
       const now = { revision: 0, oldestRevision: 0, historyId: "", staleForMs: undefined };
       return resources.map((resource) => ({ ...resource, codec: resource.codec, ...now }));
@@ -58,21 +67,32 @@ export class KeptResources {
   /** Replaces the file at once. */
   async keep(resources: readonly ResourceInfo[]): Promise<void> {
     const file = join(this.#folder, fileName);
-    const next = `${file}.new`;
     try {
-      await mkdir(this.#folder, { recursive: true, mode: 0o700 });
-      const handle = await open(next, "w", 0o600);
-      try {
-        const kept = content.parse({ upstream: this.#upstream, resources });
-        await handle.writeFile(JSON.stringify(kept));
-        await handle.sync();
-      } finally {
-        await handle.close();
-      }
-      await rename(next, file);
+      await this.#inTime(this.#write(file, resources));
     } catch (error) {
       const problem = messageOf(error);
       this.#logger.warn({ file, problem }, "the resources of the upstream can't be kept");
     }
+  }
+
+  async #write(file: string, resources: readonly ResourceInfo[]): Promise<void> {
+    const next = `${file}.new`;
+    await mkdir(this.#folder, { recursive: true, mode: 0o700 });
+    const handle = await open(next, "w", 0o600);
+    try {
+      const kept = content.parse({ upstream: this.#upstream, resources });
+      await handle.writeFile(JSON.stringify(kept));
+      await handle.sync();
+    } finally {
+      await handle.close();
+    }
+    await rename(next, file);
+  }
+
+  #inTime<T>(operation: Promise<T>): Promise<T> {
+    const expire = (): never => {
+      throw new Error(`The disk did not respond within ${diskMs / 1_000} s.`);
+    };
+    return within(operation, { deadline: { clock: this.#clock, ms: diskMs, expire } });
   }
 }

@@ -254,7 +254,7 @@ export class ServiceProcess {
     const relay = upstream && (await openRelay(upstream, this.id, context));
     if (relay !== undefined) this.onStop(() => relay.close());
     this.#relay = relay;
-    this.#config = await withResources(this.#given, relay, context.logger, (why) => {
+    this.#config = await withResources(this.#given, relay, context, (why) => {
       this.#pending = why;
     });
     const { cacheDir } = this.#config;
@@ -424,12 +424,12 @@ async function openRelay(
 async function withResources(
   config: Config,
   relay: Relay | undefined,
-  logger: Logger,
+  { logger, clock }: ProcessContext,
   onWaiting: (why: string) => void,
 ): Promise<Config> {
   if (relay === undefined) return config;
   const { resources: configured, eventWindow, etcdApi, cacheDir } = config;
-  const kept = cacheDir && new KeptResources(cacheDir, relay.addresses, logger);
+  const kept = cacheDir && new KeptResources(cacheDir, relay.addresses, logger, clock);
   const known = kept ? await kept.load() : undefined;
   const served = await relay.resources(onWaiting, known);
   if (kept && served !== known) await kept.keep(served);

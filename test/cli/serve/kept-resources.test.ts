@@ -1,10 +1,20 @@
-import { mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { execFileSync } from "node:child_process";
+import {
+  closeSync,
+  mkdirSync,
+  mkdtempSync,
+  openSync,
+  readdirSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pino } from "pino";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { KeptResources } from "../../../src/cli/serve/kept-resources.ts";
 import type { ResourceInfo } from "../../../src/client/resource-info.ts";
+import { FakeClock } from "../../fake-clock.ts";
 
 const things: ResourceInfo = {
   name: "things",
@@ -31,11 +41,25 @@ function opened() {
   const folder = join(parent, "caches");
   const lines: string[] = [];
   const logger = pino({ level: "warn" }, { write: (line) => void lines.push(line) });
-  const of = (...upstream: string[]) => new KeptResources(folder, upstream, logger);
-  return { folder, lines, of };
+  const clock = new FakeClock();
+  const of = (...upstream: string[]) => new KeptResources(folder, upstream, logger, clock);
+  return { folder, lines, clock, of };
 }
 
 describe("The kept resources of an upstream", () => {
+  test("are not waited for without end if the disk does not respond", async () => {
+    const { folder, of, lines, clock } = opened();
+    mkdirSync(folder);
+    // No process writes into it, so that a read does not end.
+    const file = join(folder, "resources.json");
+    execFileSync("mkfifo", [file]);
+    onTestFinished(() => closeSync(openSync(file, "r+")));
+    const loading = of("a:1").load();
+    await clock.elapse(5_000);
+    expect(await loading).toBeUndefined();
+    expect(lines.join()).toMatch("did not respond within 5 s");
+  });
+
   test("are absent before any were kept, which is no failure", async () => {
     const { of, lines } = opened();
     expect(await of("a:1").load()).toBeUndefined();

@@ -178,11 +178,12 @@ describe("Recent changes, few revisions after the last of them", () => {
     const storage = withEvents([], ["MODIFIED", "a", 3], ["MODIFIED", "b", 5]);
     await known("a", "b").check(storage, signal);
     expect(storage.asked).toEqual([]);
-    expect(storage.calls).toEqual(['watch {"prefix":""} after 4']);
+    expect(storage.calls).toEqual(['watch {"prefix":""} after 1']);
   });
 
   it("may have been followed by objects that came and went before the list", async () => {
     const events = [
+      ["MODIFIED", "a", 3],
       ["MODIFIED", "b", 5],
       ["ADDED", "c", 6],
       ["DELETED", "c", 7],
@@ -195,7 +196,7 @@ describe("Recent changes, few revisions after the last of them", () => {
   it("are proven after a deletion", async () => {
     const changes = known("a");
     changes.advance(batch(11, ["DELETED", "b", 10]));
-    const storage = withEvents([], ["DELETED", "b", 10]);
+    const storage = withEvents([], ["ADDED", "a", 3], ["ADDED", "b", 5], ["DELETED", "b", 10]);
     await changes.check(storage, signal);
     expect(storage.asked).toEqual([]);
   });
@@ -204,6 +205,7 @@ describe("Recent changes, few revisions after the last of them", () => {
     [
       "another object",
       [
+        ["ADDED", "a", 3],
         ["MODIFIED", "b", 5],
         ["ADDED", "c", 6],
       ],
@@ -211,6 +213,7 @@ describe("Recent changes, few revisions after the last of them", () => {
     [
       "another revision of one",
       [
+        ["ADDED", "a", 3],
         ["MODIFIED", "b", 5],
         ["MODIFIED", "b", 6],
       ],
@@ -218,11 +221,13 @@ describe("Recent changes, few revisions after the last of them", () => {
     [
       "the end of one",
       [
+        ["ADDED", "a", 3],
         ["MODIFIED", "b", 5],
         ["DELETED", "a", 6],
       ],
     ],
-    ["no such change", []],
+    ["no such change", [["ADDED", "a", 3]]],
+    ["no change before it", [["MODIFIED", "b", 5]]],
   ] as const)("are compared with a store that has %s", async (_what, events) => {
     const storage = withEvents([object("a", 3)], ...events);
     await expect(known("a", "b").check(storage, signal)).rejects.toMatchObject({
@@ -234,41 +239,86 @@ describe("Recent changes, few revisions after the last of them", () => {
   it("are compared where the deletion that was the last of them is missing", async () => {
     const changes = known("a");
     changes.advance(batch(11, ["DELETED", "b", 10]));
-    const storage = withEvents([object("a", 3), object("b", 5)]);
+    const events = [
+      ["ADDED", "a", 3],
+      ["ADDED", "b", 5],
+    ] as const;
+    const storage = withEvents([object("a", 3), object("b", 5)], ...events);
     await expect(changes.check(storage, signal)).rejects.toMatchObject({
       reason: "HISTORY_CHANGED",
     });
   });
 
-  it("are compared if the store has compacted them, and if they are many revisions ago", async () => {
-    const objects = [object("a", 3), object("b", 5)];
-    const storage = new Counting(objects);
-    storage.onWatch = (stream) => stream.end(revisionTooOld(4, 6));
+  it("are compared if they were listed later than the last of them, as deletions are not listed", async () => {
     const changes = known("a", "b");
-    await changes.check(storage, signal);
-    expect(storage.asked).toHaveLength(1);
-    changes.advance(batch(1_005));
-    await changes.check(storage, signal);
-    expect(storage.calls).toHaveLength(1);
-    expect(storage.asked).toHaveLength(2);
-  });
-
-  it("are neither proven nor compared while the store is away", async () => {
-    const storage = new Counting([]);
-    storage.onWatch = (stream) => stream.end(upstreamUnavailable("The store is away."));
-    await expect(known("a", "b").check(storage, signal)).rejects.toMatchObject({
-      reason: "UPSTREAM_UNAVAILABLE",
+    changes.reset([object("a", 3), object("b", 5)], 6);
+    const storage = withEvents([object("b", 5)], ["ADDED", "a", 3], ["ADDED", "b", 5]);
+    await expect(changes.check(storage, signal)).rejects.toMatchObject({
+      reason: "HISTORY_CHANGED",
     });
-    expect(storage.asked).toEqual([]);
   });
 
-  it("decide nothing if they were replaced or confirmed meanwhile", async () => {
-    const storage = new Counting([]);
+  it("are compared if they are many revisions ago", async () => {
+    const storage = new Counting([object("a", 3), object("b", 5)]);
+    const changes = known("a", "b");
+    changes.advance(batch(1_006));
+    await changes.check(storage, signal);
+    expect(storage.calls).toEqual([]);
+    expect(storage.asked).toHaveLength(1);
+  });
+
+  it("are read from the last of them on if the store has compacted those before, then compared", async () => {
+    const storage = new Counting([object("a", 3), object("b", 5)]);
+    storage.onWatch = (stream) => stream.end(revisionTooOld(4, 6));
+    await known("a", "b").check(storage, signal);
+    expect(storage.calls).toEqual([1, 4].map((after) => `watch {"prefix":""} after ${after}`));
+    expect(storage.asked).toHaveLength(1);
+  });
+
+  it("are compared if the store does not deliver them", async () => {
+    const storage = new Counting([object("a", 3), object("b", 5)]);
+    storage.onWatch = (stream) => stream.end(upstreamUnavailable("The watch was closed."));
+    await known("a", "b").check(storage, signal);
+    expect(storage.asked).toHaveLength(1);
+  });
+
+  it("are compared if others came and went, and the known keys are newer by then", async () => {
+    const storage = new Counting([object("a", 3), object("b", 5)]);
     const changes = known("a", "b");
     const checked = changes.check(storage, signal);
     changes.advance(batch(12, ["ADDED", "c", 12]));
-    storage.stream.push(batch(9, ["DELETED", "c", 9]));
+    const events = [
+      ["ADDED", "a", 3],
+      ["ADDED", "b", 5],
+      ["DELETED", "c", 9],
+    ] as const;
+    storage.stream.push(batch(9, ...events));
     await expect(checked).resolves.toBeUndefined();
-    expect(storage.asked).toEqual([]);
+    expect(storage.asked).toMatchObject([{ revision: 9 }]);
+  });
+});
+
+describe("The changes of a kept state", () => {
+  it("are its events, deletions as well, after the objects that are older", async () => {
+    const changes = new RecentChanges(
+      { prefix: "" },
+      { clock: new FakeClock(), has: (key) => key !== "gone" },
+    );
+    const { events } = batch(9, ["MODIFIED", "a", 7], ["DELETED", "gone", 8]);
+    const objects = [object("a", 7), object("b", 3)];
+    changes.restore({ objects, revision: 9, events, eventsAfter: 5 });
+    const past = [
+      ["ADDED", "b", 3],
+      ["MODIFIED", "a", 7],
+    ] as const;
+    const same = withEvents([], ...past, ["DELETED", "gone", 8]);
+    await changes.check(same, signal);
+    expect(same.asked).toEqual([]);
+    const other = withEvents([...objects, object("gone", 2)], ...past);
+    await expect(changes.check(other, signal)).rejects.toMatchObject({ reason: "HISTORY_CHANGED" });
+    const compared = new Counting(objects);
+    compared.onWatch = (stream) => stream.end(revisionTooOld(7, 9));
+    await changes.check(compared, signal);
+    expect(compared.asked).toMatchObject([{ after: 0, limit: 3 }]);
   });
 });
