@@ -206,7 +206,7 @@ function entriesOf(
   } else if (request !== undefined) {
     entries.push({ type: "request", request });
   }
-  entries.push(...ended.map(endOf));
+  for (const lease of ended) entries.push(endOf(lease));
   return entries;
 }
 

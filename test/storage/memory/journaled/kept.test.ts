@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { systemClock } from "../../../../src/base/clock.ts";
+import { GroupCommit } from "../../../../src/storage/memory/group-commit.ts";
 import { MemoryStorage } from "../../../../src/storage/memory/memory-storage.ts";
 import {
   MemoryStore,
@@ -212,6 +213,25 @@ describe("a change of a store with a journal", () => {
     const more = expectFailure(storage.put({ key: "b", value: large }), "STORAGE_FULL");
     await clock.settle();
     await more;
+  });
+
+  test("may have more entries than a call can have arguments", async () => {
+    const clock = new FakeClock();
+    const journal = new TestJournal([], true);
+    const onFault = (error: Error): void => {
+      throw error;
+    };
+    const commits = new GroupCommit({ journal, clock, onKept: () => {}, onFault });
+    const entry = { type: "compacted", revision: 1 } as const;
+    const entries = Array.from({ length: 150_000 }, () => entry);
+    let isKept = false;
+    const kept = (): void => {
+      isKept = true;
+    };
+    commits.add({ entries, bytes: 0, kept, undo: () => {} });
+    await clock.settle();
+    expect(isKept).toBe(true);
+    expect(journal.kept).toHaveLength(150_000);
   });
 
   test("is kept before the store is closed", async () => {
