@@ -25,9 +25,10 @@ const maxHeldBytes = 1024 ** 3;
 /** How often a read is begun whose revision was compacted before it was done. */
 const maxAttempts = 3;
 
-/** What a Range holds while it is answered. */
+/** What a Range holds while it is answered, and the newest revision when it was read. */
 interface Held {
   bytes: number;
+  revision: number;
 }
 
 /** etcd's KV service: each method takes a request, and resolves to the response, or rejects. */
@@ -45,10 +46,11 @@ export class KvService {
   async range(message: Buffer, signal: AbortSignal): Promise<Buffer> {
     const request = decode.range(message);
     checkRange(request);
-    const held = { bytes: 0 };
+    const held = { bytes: 0, revision: 0 };
     try {
       const selected = await this.#select(request, held, signal);
-      const parts = [this.#served.header()];
+      // Clients watch from this revision on, so it must not be newer than what they get.
+      const parts = [this.#served.header(held.revision)];
       for (const part of encodeSelected(selected, request.keys_only)) {
         parts.push(part as Buffer);
         if (parts.length > 2) await nextTurn(this.#served.clock);
@@ -78,7 +80,7 @@ export class KvService {
     const request = decode.txn(message);
     checkTxn(request);
     const past = new Map<RangeRequest, Selected | Error>();
-    const held = { bytes: 0 };
+    const held = { bytes: 0, revision: 0 };
     try {
       for (const range of pastRangesOf(request)) {
         past.set(range, await this.#selectPast(range, held, signal));
@@ -150,6 +152,7 @@ export class KvService {
     held: Held,
     signal: AbortSignal,
   ): Promise<Selected> {
+    held.revision = this.#served.revision;
     const selection = new RangeSelection(request);
     const add = (object: StoredObject): void => {
       if (!selection.add(object)) return;

@@ -62,22 +62,22 @@ export class Changes {
     data.log.startAt(journal.revision);
     this.#historyId = journal.historyId;
     this.#nextHistoryId = journal.historyId;
-    for (const record of await journal.leases()) {
-      const lease = new Lease(record);
-      lease.isKept = true;
-      leases.add(lease);
-    }
+    const records = await journal.leases();
     const objects: StoredObject[] = [];
     for await (const part of journal.objects(signal)) {
-      for (const object of part) {
-        objects.push(object);
-        if (object.lease !== 0n) leases.attach(object);
-      }
+      for (const object of part) objects.push(object);
     }
     data.load(objects);
     for (const request of await journal.requests()) this.requests.add(request);
     signal?.throwIfAborted();
     this.#commits = new GroupCommit({ journal, clock, onKept, onFault });
+    // Last: their time begins now, and their ends are changes, which need all else.
+    for (const record of records) {
+      const lease = new Lease(record);
+      lease.isKept = true;
+      leases.add(lease);
+    }
+    for (const object of objects) if (object.lease !== 0n) leases.attach(object);
     const ended = leases.dropOver();
     if (ended.length > 0) this.keep(ended.map(endOf), { kept: () => {}, undo: () => {} });
   }
@@ -206,7 +206,7 @@ function entriesOf(
   } else if (request !== undefined) {
     entries.push({ type: "request", request });
   }
-  entries.push(...ended.map(endOf));
+  for (const lease of ended) entries.push(endOf(lease));
   return entries;
 }
 

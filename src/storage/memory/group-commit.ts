@@ -162,7 +162,8 @@ class CommitGroup {
 
   add(change: Unkept): void {
     this.changes.push(change);
-    this.entries.push(...change.entries);
+    // They may be more than one call has arguments.
+    for (const entry of change.entries) this.entries.push(entry);
     this.bytes += change.bytes;
   }
 }

@@ -71,7 +71,7 @@ export class JournalReads {
     owner: object,
     signal: AbortSignal,
   ): Promise<readonly KeptChanges[]> {
-    const request = { after: Math.max(1, after), upTo, maxEvents: maxObjects, maxBytes, signal };
+    const request = { after, upTo, maxEvents: maxObjects, maxBytes, signal };
     return this.#read(() => this.#journal.changesAfter(request), owner, signal);
   }
 

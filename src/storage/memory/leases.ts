@@ -214,7 +214,10 @@ export class MemoryLeases implements Leases, KnownLeases {
 
   #expire(lease: Lease): void {
     const change = (draft: StoreDraft): void => {
-      if (this.#leases.get(lease.id) === lease) draft.end(lease);
+      if (this.#leases.get(lease.id) !== lease) return;
+      // It may have been renewed while this waited for the disk.
+      if (lease.endsAt > this.#store.clock.now()) this.#wait(lease);
+      else draft.end(lease);
     };
     this.#store.execute(change).catch(() => {
       // A lease that was taken back has its timer already; that of a store that is closed is gone.

@@ -339,6 +339,8 @@ export class MemoryStore implements Store {
     this.#isClosed = true;
     this.#endAll(closed());
     await this.#changes.close();
+    // Those whose end was taken back meanwhile.
+    this.leases.close();
     await this.#journal?.close();
     this.#data.clear();
   }

@@ -59,7 +59,8 @@ export class MemoryWatch implements WatchStream {
     this.#matches = matcher(keys.wholeScope(request.scope), keys);
     this.#withPrevious = request.withPrevious;
     this.#wake = wake;
-    this.#position = request.afterRevision ?? log.kept;
+    // Nothing was written at the first revision.
+    this.#position = Math.max(1, request.afterRevision ?? log.kept);
   }
 
   get ended(): Error | null | undefined {

@@ -91,8 +91,9 @@ export class StoreDraft implements Draft {
     this.#bytes += key.length + value.byteLength;
     if (this.#bytes > maxRequestBytes) throw writeTooLarge(this.#bytes);
     if (lease !== 0n && !this.#hasLease(lease)) throw noSuchLease(lease);
-    const previous = this.#previous(key);
-    const { objects } = this.#source;
+    if (this.#written.has(key)) throw changedAgain(key);
+    const { data, objects } = this.#source;
+    const previous = data.keys.get(key);
     const object = objects.put(key, value, lease, this.revision, previous);
     const type = previous === undefined ? "ADDED" : "MODIFIED";
     this.#written.set(key, new WatchEvent(type, object, previous));
@@ -100,7 +101,9 @@ export class StoreDraft implements Draft {
   }
 
   delete(key: string): StoredObject | undefined {
-    const previous = this.#previous(key);
+    const written = this.#written.get(key);
+    if (written !== undefined && written.type !== "DELETED") throw changedAgain(key);
+    const previous = written === undefined ? this.#source.data.keys.get(key) : undefined;
     if (previous === undefined) return undefined;
     const deleted = previous.deletedAt(this.revision);
     this.#written.set(key, new WatchEvent("DELETED", deleted, previous));
@@ -118,14 +121,6 @@ export class StoreDraft implements Draft {
   end(lease: Lease): void {
     for (const key of lease.keys()) this.delete(key);
     this.ended.push(lease.id);
-  }
-
-  /** The object that a first write of the key replaces. */
-  #previous(key: string): StoredObject | undefined {
-    const written = this.#written.get(key);
-    if (written === undefined) return this.#source.data.keys.get(key);
-    if (objectAfter(written) === undefined) return undefined;
-    throw changedAgain(key);
   }
 
   #hasLease(lease: bigint): boolean {

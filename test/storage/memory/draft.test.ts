@@ -102,6 +102,20 @@ describe("a change of the embedded store", () => {
     expect(store.revision).toBe(1);
   });
 
+  test("can't put what it has deleted, and deletes nothing twice", async () => {
+    const store = await open("a");
+    await expectFailure(
+      store.update((draft) => {
+        draft.delete("a");
+        draft.put("a", bytes("1"), 0n);
+      }),
+      "INVALID_REQUEST",
+    );
+    const { result } = await store.update((draft) => [draft.delete("a"), draft.delete("a")]);
+    expect(result.map((object) => object?.key)).toEqual(["a", undefined]);
+    expect(store.bytes).toBe(0);
+  });
+
   test("is refused for an id of a lease that is in use", async () => {
     const store = await open();
     expect(await store.leases.grant(60, undefined, 7n)).toEqual({ lease: 7n, ttlSeconds: 60 });

@@ -63,8 +63,11 @@ export class JournalReader {
   }
 
   /** Each change, followed by the record before it unless it is a creation. */
-  *changes(call: ReadCall & { type: "changes" }): Steps<FoundRecords> {
-    this.#checkRevision(call.after);
+  changes(call: ReadCall & { type: "changes" }): Steps<FoundRecords> {
+    return this.#whileKept(call.after, this.#changes(call));
+  }
+
+  *#changes(call: ReadCall & { type: "changes" }): Steps<FoundRecords> {
     const upTo = Math.min(call.upTo, this.#data.numbers.revision);
     const found = new FoundParts();
     let id = this.#lastIdAt(call.after) + 1;
@@ -87,10 +90,7 @@ export class JournalReader {
         if (!record.isLast) continue;
         const isEnd =
           revision === upTo || found.changes >= call.maxEvents || found.bytes >= call.maxBytes;
-        if (isEnd) {
-          this.#checkRevision(call.after);
-          return { records: found.joined() };
-        }
+        if (isEnd) return { records: found.joined() };
         revision++;
       }
       yield;
@@ -99,8 +99,11 @@ export class JournalReader {
   }
 
   /** The objects of one page. */
-  *page(call: ReadCall & { type: "page" }): Steps<FoundRecords> {
-    this.#checkRevision(call.revision);
+  page(call: ReadCall & { type: "page" }): Steps<FoundRecords> {
+    return this.#whileKept(call.revision, this.#page(call));
+  }
+
+  *#page(call: ReadCall & { type: "page" }): Steps<FoundRecords> {
     const upToId = this.#lastIdAt(call.revision);
     const found = new FoundParts();
     let size = 0;
@@ -113,20 +116,21 @@ export class JournalReader {
       const record = this.#recordOf(entry.key, entry.id);
       const bytes = record.estimatedBytes;
       if (found.changes === call.limit || (found.changes > 0 && size + bytes > call.maxBytes)) {
-        this.#checkRevision(call.revision);
         return { records: found.joined(), hasMore: true };
       }
       found.add(record);
       found.changes++;
       size += bytes;
     }
-    this.#checkRevision(call.revision);
     return { records: found.joined(), hasMore: false };
   }
 
   /** Each change of the key, a deletion followed by what it has deleted. */
-  *history(call: ReadCall & { type: "history" }): Steps<FoundRecords> {
-    this.#checkRevision(call.upTo);
+  history(call: ReadCall & { type: "history" }): Steps<FoundRecords> {
+    return this.#whileKept(call.upTo, this.#history(call));
+  }
+
+  *#history(call: ReadCall & { type: "history" }): Steps<FoundRecords> {
     const { key } = call;
     const found = new FoundParts();
     let size = 0;
@@ -155,9 +159,25 @@ export class JournalReader {
       }
       newer = record;
       entry = older;
-      if (found.changes % readAtOnce === 0) yield;
+      if (found.changes % readAtOnce !== 0) continue;
+      yield;
+      // What is older was removed meanwhile.
+      if (record.revision <= this.#data.numbers.oldest) break;
     }
     return { records: found.joined(), next: undefined };
+  }
+
+  /**
+   * Executes a read that needs the history from this revision on. What was removed between its steps can look like damage:
+   * then it is too old, whatever it has found.
+   */
+  *#whileKept(revision: number, steps: Steps<FoundRecords>): Steps<FoundRecords> {
+    this.#checkRevision(revision);
+    try {
+      return yield* steps;
+    } finally {
+      this.#checkRevision(revision);
+    }
   }
 
   /** The record before this one, which is not a creation. */

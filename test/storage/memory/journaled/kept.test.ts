@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { systemClock } from "../../../../src/base/clock.ts";
+import { GroupCommit } from "../../../../src/storage/memory/group-commit.ts";
 import { MemoryStorage } from "../../../../src/storage/memory/memory-storage.ts";
 import {
   MemoryStore,
@@ -35,8 +36,8 @@ const value = bytes("1");
 async function open(
   journal: TestJournal = new TestJournal(),
   options: Omit<MemoryStoreOptions, "clock"> = {},
+  clock: FakeClock = new FakeClock(),
 ) {
-  const clock = new FakeClock();
   const faults: Error[] = [];
   const onFault = (error: Error): void => {
     faults.push(error);
@@ -214,6 +215,25 @@ describe("a change of a store with a journal", () => {
     await more;
   });
 
+  test("may have more entries than a call can have arguments", async () => {
+    const clock = new FakeClock();
+    const journal = new TestJournal([], true);
+    const onFault = (error: Error): void => {
+      throw error;
+    };
+    const commits = new GroupCommit({ journal, clock, onKept: () => {}, onFault });
+    const entry = { type: "compacted", revision: 1 } as const;
+    const entries = Array.from({ length: 150_000 }, () => entry);
+    let isKept = false;
+    const kept = (): void => {
+      isKept = true;
+    };
+    commits.add({ entries, bytes: 0, kept, undo: () => {} });
+    await clock.settle();
+    expect(isKept).toBe(true);
+    expect(journal.kept).toHaveLength(150_000);
+  });
+
   test("is kept before the store is closed", async () => {
     const { clock, journal, store, storage } = await open();
     const write = storage.put({ key: "a", value });
@@ -260,6 +280,27 @@ describe("after a restart", () => {
     expect(await after.store.transact(transaction)).toMatchObject({ succeeded: true, revision: 3 });
     await after.clock.elapse(30_000);
     await expectFailure(after.store.leases.attached((await granted).lease), "LEASE_NOT_FOUND");
+  });
+
+  test("the time of a lease begins when the state is there, however long it takes to read", async () => {
+    const before = await open(new TestJournal([], true));
+    const write = before.storage.put({ key: "a", value, ttlSeconds: 2 });
+    await before.clock.settle();
+    const { lease } = (await write).object;
+    const found = before.journal.crashed(false);
+    found.isAutomatic = true;
+    const clock = new FakeClock();
+    const objects = found.objects.bind(found);
+    found.objects = async function* () {
+      yield* objects();
+      await clock.elapse(5_000);
+    };
+    const after = await open(found, {}, clock);
+    expect(found.commits).toBe(0);
+    expect((await after.store.leases.attached(lease)).ttlMs).toBe(2_000);
+    expect(await after.get("a")).toBeDefined();
+    await clock.elapse(2_000);
+    expect(await after.get("a")).toBeUndefined();
   });
 
   test("a lease without keys that does not last without them ends", async () => {
@@ -310,6 +351,41 @@ describe("a lease of a store with a journal", () => {
     await clock.settle();
     expect(await get("a")).toBeUndefined();
     expect(store.leases.size).toBe(0);
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  test("does not end if it was renewed while its end waited for the disk", async () => {
+    const { clock, journal, store, storage, get } = await open();
+    const writing = storage.put({ key: "a", value, ttlSeconds: 10 });
+    await clock.settle();
+    journal.keep();
+    const { lease } = (await writing).object;
+    const large = new Uint8Array(1024 ** 2);
+    const writes = Array.from({ length: 40 }, (_, i) => storage.put({ key: `${i}`, value: large }));
+    await clock.elapse(10_000);
+    expect(await store.leases.keepAlive([lease])).toEqual([10_000]);
+    journal.isAutomatic = true;
+    journal.keep();
+    await clock.settle();
+    await Promise.all(writes);
+    expect(await get("a")).toBeDefined();
+    await clock.elapse(10_000);
+    expect(await get("a")).toBeUndefined();
+  });
+
+  test("leaves no timer behind if its end is taken back while the store is closed", async () => {
+    const { clock, journal, store } = await open();
+    const granting = store.leases.grant(10, undefined, 7n);
+    await clock.settle();
+    journal.keep();
+    await granting;
+    const revoking = expectFailure(store.leases.revoke(7n), "STORAGE_FULL");
+    await clock.settle();
+    const closing = store.close();
+    journal.refuse();
+    await clock.settle();
+    await revoking;
+    await closing;
     expect(clock.pendingTimers).toBe(0);
   });
 });

@@ -66,6 +66,14 @@ describe("history that is not in memory", () => {
     stream.close();
   });
 
+  test("is not needed by a watch from the beginning while memory has all changes", async () => {
+    const { clock, journal, storage } = await open(3);
+    const revisions = follow(storage.watch({ ...all, afterRevision: 0 }));
+    await clock.settle();
+    expect(revisions).toEqual([2, 3]);
+    expect(journal.reads).toEqual([]);
+  });
+
   test("is given to a watch that was slower than the history in memory", async () => {
     const { clock, journal, storage } = await open(5);
     const stream = storage.watch({ ...all, afterRevision: 5 });

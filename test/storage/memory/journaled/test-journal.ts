@@ -123,7 +123,7 @@ export class TestJournal implements Journal {
   /** The commit on its way is kept. */
   keep(): void {
     const { entries, done } = this.#take();
-    this.#kept.push(...entries);
+    for (const entry of entries) this.#kept.push(entry);
     done.resolve();
   }
 
