@@ -357,10 +357,11 @@ export class CachedWorld {
 
   /** Takes all batches from all streams, also those that become available in later time slices. */
   async #drainStreams(): Promise<void> {
-    // A watch from before the event window reads the store on when its client has read.
-    for (let taken = Infinity; taken > 0; ) {
-      taken = 0;
+    // A watch from before the event window reads the store on when its client has read, also if that got nothing.
+    for (let idle = 0; idle < 2; idle++) {
+      let taken = 0;
       for (const i of this.#streams.keys()) taken += this.#takeAll(i);
+      if (taken > 0) idle = -1;
       await this.#clock.settle();
     }
   }

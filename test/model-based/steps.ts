@@ -71,12 +71,9 @@ export const step: fc.Arbitrary<Step> = fc.oneof(
   { weight: 1, arbitrary: fc.record({ step: fc.constant("replace") }) },
 );
 
-/** The same with starts from a kept state, without the two steps after which the model expects more than a cache does. */
+/** The same with starts from a kept state. */
 export const restartingStep: fc.Arbitrary<Step> = fc.oneof(
-  {
-    weight: 12,
-    arbitrary: step.filter((taken) => !["ask for progress", "lose history"].includes(taken.step)),
-  },
+  { weight: 12, arbitrary: step },
   {
     weight: 1,
     arbitrary: fc.record({ step: fc.constant("replace"), lost: fc.constantFrom(0, 0, 1, 3, 10) }),
