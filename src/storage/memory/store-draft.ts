@@ -100,6 +100,7 @@ export class StoreDraft implements Draft {
   }
 
   delete(key: string): StoredObject | undefined {
+    if (this.#written.get(key)?.type === "DELETED") return undefined;
     const previous = this.#previous(key);
     if (previous === undefined) return undefined;
     const deleted = previous.deletedAt(this.revision);
@@ -120,12 +121,10 @@ export class StoreDraft implements Draft {
     this.ended.push(lease.id);
   }
 
-  /** The object that a first write of the key replaces. */
+  /** The object that a first write of the key replaces: watches have one event for each key of a revision. */
   #previous(key: string): StoredObject | undefined {
-    const written = this.#written.get(key);
-    if (written === undefined) return this.#source.data.keys.get(key);
-    if (objectAfter(written) === undefined) return undefined;
-    throw changedAgain(key);
+    if (this.#written.has(key)) throw changedAgain(key);
+    return this.#source.data.keys.get(key);
   }
 
   #hasLease(lease: bigint): boolean {
