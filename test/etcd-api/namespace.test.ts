@@ -3,7 +3,14 @@ import { methodOf } from "../../src/etcd/client/requests.ts";
 import { startEtcd } from "../etcd/etcd.ts";
 import { encode } from "../foreign/protobuf.ts";
 import fc, { runs } from "../property.ts";
-import { type Front, metricOf, startFront, startRelay, untilReady } from "./front.ts";
+import {
+  type Front,
+  metricOf,
+  startEmbedded,
+  startFront,
+  startRelay,
+  untilReady,
+} from "./front.ts";
 import { startGrpcProxy } from "./grpc-proxy.ts";
 import { RawGrpc, statusOf } from "./raw-grpc.ts";
 
@@ -201,6 +208,20 @@ test("a namespace answers random requests as the real etcd grpc-proxy does", asy
       10,
     );
   }
+});
+
+test("a namespace of the embedded store is served from a cache, without a resource that is named", async () => {
+  const front = await startEmbedded({ "etcd-api-namespace": [prefix] });
+  onTestFinished(() => front.stop());
+  await untilReady(front);
+  const client = connect(front.url);
+  await client.unary("/etcdserverpb.KV/Put", encode({ 1: "a", 2: "1" }));
+  const { path, responseDeserialize } = methodOf("KV", "range");
+  const { body } = await client.unary(path, encode({ 1: "a", 2: "b" }));
+  expect(responseDeserialize(body.subarray(5))).toMatchObject({
+    kvs: [{ key: Buffer.from("a"), value: Buffer.from("1") }],
+  });
+  expect(await metricOf(front, "watch_fanout_etcd_api_ranges_total", "cache")).toBe(1);
 });
 
 test("a namespace is not left by requests that another decoder reads otherwise", async () => {
