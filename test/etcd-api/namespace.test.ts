@@ -224,6 +224,18 @@ test("a namespace of the embedded store is served from a cache, without a resour
   expect(await metricOf(front, "watch_fanout_etcd_api_ranges_total", "cache")).toBe(1);
 });
 
+test("a namespace of the embedded store is not left by fields of other types than their protos say", async () => {
+  const front = await startEmbedded({ "etcd-api-namespace": [prefix] });
+  onTestFinished(() => front.stop());
+  const client = connect(front.url);
+  // A decoder that knows fields by their numbers alone finds the key "h\x01", without the prefix.
+  const key = Buffer.from("08026801", "hex");
+  for (const before of [encode({ 2: "1" }), encode({ 1: "a" })]) {
+    const request = Buffer.concat([before, key]);
+    expect(statusOf(await client.unary("/etcdserverpb.KV/Put", request)).code).not.toBe("0");
+  }
+});
+
 test("a namespace is not left by requests that another decoder reads otherwise", async () => {
   const etcd = await startEtcd();
   onTestFinished(() => etcd.stop());
