@@ -11,7 +11,7 @@ interface Field {
   /** As etcd's errors name it. */
   readonly name: string;
   readonly wireType: number;
-  /** The message in it; undefined: it has none. */
+  /** The message in it; undefined: it is a number, bytes or text. */
   readonly message: string | undefined;
   /** Whether it may have its numbers one behind the other in one value. */
   readonly isPackable: boolean;
