@@ -1,6 +1,6 @@
 /**
  * Whether the tests do all that they do again and again, as `npm run test:thorough` demands, which CI runs: it runs the tests
- * that import this module. `npm test` does a part of it, so that it takes minutes.
+ * that import this module, and all that run with the embedded store. `npm test` does a part of it, so that it takes minutes.
  */
 export const isThorough: boolean = (process.env["THOROUGH"] ?? "") !== "";
 

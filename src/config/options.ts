@@ -163,7 +163,8 @@ const options = {
     value: "NAME=PREFIX",
     help: "A resource: the keys that begin with PREFIX, which usually ends in '/'. Repeatable; prefixes must not overlap. With --upstream: NAME, or NAME=NAME-UPSTREAM if it has another name there.",
     defaultHelp:
-      "of the embedded store, default= (every key); with --upstream, all that the relay may read",
+      "of the embedded store, default= (every key, or those of --etcd-api-namespace); with --upstream, all that the relay " +
+      "may read",
   },
   ...dataOptions,
   ...listenerOptions,

@@ -144,6 +144,11 @@ test(":memory: is a store without a file, also below etcd's API", () => {
   expect(etcdApi?.next).toMatchObject({ endpoints: [], createsHistoryKey: false });
 });
 
+test("the resource that serves etcd's API from the embedded store has the keys of the namespace", () => {
+  const { resources } = load({ flags: ["--etcd-api", "on", "--etcd-api-namespace", "ns/"] });
+  expect(resources).toEqual([{ name: "default", prefix: "ns/", ...plain }]);
+});
+
 test("with etcd, or as a relay, there is no embedded store", () => {
   expect(load({ flags: ["--etcd", "http://a", "--resource", "all="] }).data).toBeUndefined();
   expect(load({ flags: ["--upstream", "root:1"] }).data).toBeUndefined();

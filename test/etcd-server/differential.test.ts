@@ -48,4 +48,36 @@ describe.each([
       { numRuns: runs(200), endOnFailure: true },
     );
   });
+
+  test("to requests with fields of other types than their protos say", async () => {
+    const [its, own] = await Promise.all([stores.etcd(), newOwn()]);
+    const requests = [
+      // In place of the key, behind it, and with what another decoder would take for the key.
+      ...["Range 0801", "Range 0a01610802", "Range 0a016108026801", "Range 0d61000000"],
+      ...["Range 1201621000", "Range 0a01611a00", "Range 0a01616a00", "Compact 0a00"],
+      ...[
+        "Put 0a0161120176080268000a",
+        "Put 0a01611001",
+        "Put 0a01611a00",
+        "DeleteRange 0a01611001",
+      ],
+      // In operations, also in those of a nested transaction, and in comparisons.
+      ...[
+        "Txn 1001",
+        "Txn 12020801",
+        "Txn 12040a020801",
+        "Txn 1a041a020801",
+        "Txn 120822060a040a020801",
+      ],
+      ...["Txn 1208220612040a020801", "Txn 0a021801", "Txn 0a050a001a0161", "Txn 0a03800400"],
+      // Of no field that there is.
+      ...["Range 0a0161a20600", "Range 0a0161a006ff01", "Put 0a0161a506000000000a0162"],
+    ];
+    for (const text of requests) {
+      const [method, hex = ""] = text.split(" ");
+      const path = `/etcdserverpb.KV/${method}`;
+      const both = await callBoth(its, own, path, Buffer.from(hex, "hex"));
+      expect({ text, ...both?.ours }).toEqual({ text, ...both?.theirs });
+    }
+  });
 });

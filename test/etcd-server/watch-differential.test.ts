@@ -1,6 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
-import type { RawCall, RawGrpc } from "../etcd-api/raw-grpc.ts";
+import { type RawCall, type RawGrpc, statusOf } from "../etcd-api/raw-grpc.ts";
 import { encode, Message } from "../foreign/protobuf.ts";
 import fc, { runs } from "../property.ts";
 import { callBoth, parts, revisionOf, storesOfFile } from "./compared-stores.ts";
@@ -115,6 +115,27 @@ describe.each([["The embedded store", stores.served]])(
         ),
         { numRuns: runs(120), endOnFailure: true },
       );
+    });
+
+    test("to a request with a field of another type than its proto says", async () => {
+      const [its, own] = await Promise.all([stores.etcd(), newOwn()]);
+      const requests = [
+        { 1: encode({ 1: "a", 8: "text" }) },
+        { 1: encode({ 1: 7 }) },
+        { 2: encode({ 1: "1" }) },
+        { 3: 1 },
+      ];
+      for (const request of requests) {
+        const statuses = [its, own].map(async (client) => {
+          const call = client.open("/etcdserverpb.Watch/Watch");
+          call.send(encode(request));
+          call.halfClose();
+          return statusOf(await call.response);
+        });
+        const [theirs, ours] = await Promise.all(statuses);
+        expect(ours).toEqual(theirs);
+        expect(ours?.code).toBe("13");
+      }
     });
   },
 );

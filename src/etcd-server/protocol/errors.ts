@@ -1,6 +1,7 @@
 import { status } from "@grpc/grpc-js";
 import { type Reason, WatchFanoutError } from "../../base/errors.ts";
 import { compacted, futureRevision, stopped, tooMany } from "../../etcd/wire/error-texts.ts";
+import { WireFault } from "../../protobuf/message-cursor.ts";
 
 /** An error as a client of etcd gets it. Clients compare the texts. */
 export class EtcdError extends Error {
@@ -47,6 +48,9 @@ const byReason: Readonly<Partial<Record<Reason, () => EtcdError>>> = {
 /** What a client gets for anything that was thrown. */
 export function toEtcdError(thrown: unknown): EtcdError {
   if (thrown instanceof EtcdError) return thrown;
+  if (thrown instanceof WireFault) {
+    return new EtcdError(status.INTERNAL, `grpc: error unmarshalling request: ${thrown.message}`);
+  }
   if (!(thrown instanceof WatchFanoutError)) {
     return new EtcdError(status.INTERNAL, "etcdserver: internal error", { cause: thrown });
   }

@@ -1,6 +1,7 @@
 import { status } from "@grpc/grpc-js";
 import { methodOf } from "../../etcd/client/requests.ts";
 import { EtcdError } from "./errors.ts";
+import { checkWireTypes } from "./wire-types.ts";
 
 /*
  * Requests of etcd's API as the decoder of its protos returns them: numbers of 64 bits as text, enums by their names, or as
@@ -88,29 +89,31 @@ export interface AlarmRequest {
 
 /** The decoders. Each throws an EtcdError for bytes that are no such request. */
 export const decode = {
-  range: decoderOf<RangeRequest>("KV", "range"),
-  put: decoderOf<PutRequest>("KV", "put"),
-  deleteRange: decoderOf<DeleteRangeRequest>("KV", "deleteRange"),
-  txn: decoderOf<TxnRequest>("KV", "txn"),
-  compact: decoderOf<CompactionRequest>("KV", "compact"),
-  leaseGrant: decoderOf<LeaseGrantRequest>("Lease", "leaseGrant"),
-  leaseRevoke: decoderOf<LeaseRequest>("Lease", "leaseRevoke"),
-  leaseKeepAlive: decoderOf<LeaseRequest>("Lease", "leaseKeepAlive"),
-  leaseTimeToLive: decoderOf<LeaseRequest>("Lease", "leaseTimeToLive"),
-  alarm: decoderOf<AlarmRequest>("Maintenance", "alarm"),
-  hashKv: decoderOf<HashKvRequest>("Maintenance", "hashKv"),
+  range: decoderOf<RangeRequest>("KV", "range", "RangeRequest"),
+  put: decoderOf<PutRequest>("KV", "put", "PutRequest"),
+  deleteRange: decoderOf<DeleteRangeRequest>("KV", "deleteRange", "DeleteRangeRequest"),
+  txn: decoderOf<TxnRequest>("KV", "txn", "TxnRequest"),
+  compact: decoderOf<CompactionRequest>("KV", "compact", "CompactionRequest"),
+  leaseGrant: decoderOf<LeaseGrantRequest>("Lease", "leaseGrant", "LeaseGrantRequest"),
+  leaseRevoke: decoderOf<LeaseRequest>("Lease", "leaseRevoke", "LeaseRevokeRequest"),
+  leaseKeepAlive: decoderOf<LeaseRequest>("Lease", "leaseKeepAlive", "LeaseKeepAliveRequest"),
+  leaseTimeToLive: decoderOf<LeaseRequest>("Lease", "leaseTimeToLive", "LeaseTimeToLiveRequest"),
+  alarm: decoderOf<AlarmRequest>("Maintenance", "alarm", "AlarmRequest"),
+  hashKv: decoderOf<HashKvRequest>("Maintenance", "hashKv", "HashKVRequest"),
 };
 
 function decoderOf<Request>(
   service: Parameters<typeof methodOf>[0],
   name: string,
+  requestName: string,
 ): (message: Buffer) => Request {
   const { requestDeserialize } = methodOf(service, name);
   return (message) => {
+    checkWireTypes(requestName, message);
     try {
       return requestDeserialize(message) as Request;
     } catch (error) {
-      const details = `grpc: failed to unmarshal the received message: ${String(error)}`;
+      const details = `grpc: error unmarshalling request: ${String(error)}`;
       throw new EtcdError(status.INTERNAL, details, { cause: error });
     }
   };

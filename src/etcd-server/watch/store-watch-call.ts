@@ -13,6 +13,7 @@ import { prefixSize } from "../../wire/encode.ts";
 import { isEmpty, keysOf } from "../kv/key-interval.ts";
 import { asStatus, EtcdError, toEtcdError } from "../protocol/errors.ts";
 import type { ServedStore } from "../protocol/served-store.ts";
+import { checkWireTypes } from "../protocol/wire-types.ts";
 import { StoreWatch } from "./store-watch.ts";
 
 /** Maximum number of watches of a stream. */
@@ -99,6 +100,7 @@ export class StoreWatchCall {
   #handle(message: Buffer): void {
     if (this.#isOver) return;
     try {
+      checkWireTypes("WatchRequest", message);
       this.#perform(readWatchRequest(message));
     } catch (error) {
       if (!(error instanceof WireFault)) throw error;

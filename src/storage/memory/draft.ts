@@ -12,9 +12,12 @@ export interface Draft {
   get(key: string): StoredObject | undefined;
   /** The objects from `from` up to `to`, which is not included, in key order; undefined: up to the last key. */
   range(from: string, to: string | undefined): Iterable<StoredObject>;
-  /** Writes an object, and returns it. A key is written once. Throws LEASE_NOT_FOUND. */
+  /** Writes an object, and returns it. Throws LEASE_NOT_FOUND, and INVALID_REQUEST if it has put or deleted the key before. */
   put(key: string, value: Uint8Array, lease: bigint): StoredObject;
-  /** Deletes an object, and returns what it was; undefined: it does not exist, and nothing changes. */
+  /**
+   * Deletes an object, and returns what it was; undefined: it does not exist, and nothing changes. Throws INVALID_REQUEST if it
+   * has put the key before.
+   */
   delete(key: string): StoredObject | undefined;
 }
 

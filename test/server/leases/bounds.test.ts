@@ -93,6 +93,19 @@ describe("A caller's leases", () => {
     await client.grant(60);
   });
 
+  test("are looked at no longer once the server has ended", async () => {
+    const { client, clock, server } = await serveLeases({}, leasesWith(new ManualTimers()));
+    await client.grant(60);
+    const timers = clock.pendingTimers;
+    clock.advance(5_000);
+    await until(() => clock.pendingTimers === timers);
+    client.close();
+    const drained = server.drain(0);
+    clock.advance(0);
+    await drained;
+    expect(clock.pendingTimers).toBe(0);
+  });
+
   test("are bounded together with those of others", async () => {
     const { client } = await serveLeases({ maxLeases: 2 });
     await client.grant(60);

@@ -17,6 +17,9 @@ async function open(...keys: string[]): Promise<MemoryStore> {
   return store;
 }
 
+const putA = (draft: Draft): unknown => draft.put("a", bytes("1"), 0n);
+const deleteA = (draft: Draft): unknown => draft.delete("a");
+
 function keysIn(draft: Draft, from: string = "", to?: string): string[] {
   return [...draft.range(from, to)].map((object) => object.key);
 }
@@ -79,15 +82,22 @@ describe("a change of the embedded store", () => {
     expect(await store.count({ from: "", to: undefined }, 2)).toBe(3);
   });
 
-  test("writes each key once, with a lease that there is, and not too much", async () => {
+  test.each<[string, (draft: Draft) => void, (draft: Draft) => void]>([
+    ["a put after a put", putA, putA],
+    ["a put after a deletion", deleteA, putA],
+    ["a deletion after a put", putA, deleteA],
+  ])("writes each key once: refuses %s", async (_, first, second) => {
+    const store = await open("a");
+    const twice = store.update((draft) => {
+      first(draft);
+      second(draft);
+    });
+    await expectFailure(twice, "INVALID_REQUEST");
+    expect(store.revision).toBe(2);
+  });
+
+  test("writes with a lease that there is, and not too much", async () => {
     const store = await open();
-    await expectFailure(
-      store.update((draft) => {
-        draft.put("a", bytes("1"), 0n);
-        draft.put("a", bytes("2"), 0n);
-      }),
-      "INVALID_REQUEST",
-    );
     await expectFailure(
       store.update((draft) => draft.put("a", bytes("1"), 7n)),
       "LEASE_NOT_FOUND",
