@@ -162,7 +162,7 @@ export class EtcdServer {
     };
   }
 
-  /** `signal`: aborted if nobody waits for it, so that it is no failure. */
+  /** `signal`: aborted if its client has cancelled it, so that it is no failure. */
   #statusOf(thrown: unknown, path: string, signal?: AbortSignal): StatusError {
     if (hasReason(thrown, "STORAGE_FULL")) this.#maintenance.refusedWrite();
     const error = toEtcdError(thrown);
