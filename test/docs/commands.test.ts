@@ -129,7 +129,7 @@ describe("The commands of", () => {
 
   test("docs/getting-started.md: with etcd", async () => {
     const shell = await shellWithEtcd();
-    await shell.run(block(started, "$ npm start -- --etcd"));
+    await shell.run(block(started, "$ npm start -- --etcd http"));
     await shell.run(block(started, "$ etcdctl put"));
   });
 
