@@ -132,7 +132,7 @@ export class EtcdServer {
       call.on("cancelled", () => aborted.abort());
       method(call.request, aborted.signal).then(
         (response) => callback(null, response),
-        (error: unknown) => callback(this.#statusOf(error, path)),
+        (error: unknown) => callback(this.#statusOf(error, path, aborted.signal)),
       );
     };
   }
@@ -162,10 +162,11 @@ export class EtcdServer {
     };
   }
 
-  #statusOf(thrown: unknown, path: string): StatusError {
+  /** `signal`: aborted if its client has cancelled it, so that it is no failure. */
+  #statusOf(thrown: unknown, path: string, signal?: AbortSignal): StatusError {
     if (hasReason(thrown, "STORAGE_FULL")) this.#maintenance.refusedWrite();
     const error = toEtcdError(thrown);
-    if (error.cause !== undefined) {
+    if (error.cause !== undefined && signal?.aborted !== true) {
       const why = messageOf(error.cause);
       this.#options.logger.error({ method: path.slice(1), why }, "a call of etcd's API failed");
     }

@@ -72,6 +72,32 @@ describe("The embedded store's etcd API", () => {
     }
   });
 
+  test("refuses a transaction whose response would be very large", async () => {
+    const large = await serveStore();
+    try {
+      for (const key of ["a", "b"]) {
+        await large.store.update((draft) => draft.put(key, Buffer.alloc(1024 ** 2), 0n));
+      }
+      const { revision } = large.store;
+      const all = { 1: encode({ 1: Buffer.of(0), 2: Buffer.of(0) }) };
+      const past = { 1: encode({ 1: Buffer.of(0), 2: Buffer.of(0), 4: revision }) };
+      const refused = { code: "8", message: "etcdserver: too many requests" };
+      const ofRanges = (count: number, range: typeof all) =>
+        call(
+          large.client,
+          "KV/Txn",
+          encode({ 2: Array.from({ length: count }, () => encode(range)) }),
+        );
+      expect((await ofRanges(64, all)).status).toEqual(refused);
+      expect((await ofRanges(64, past)).status).toEqual(refused);
+      const onlyKeys = { 1: encode({ 1: Buffer.of(0), 2: Buffer.of(0), 8: 1 }) };
+      expect((await ofRanges(64, onlyKeys)).status.code).toBe("0");
+      expect((await ofRanges(4, all)).status.code).toBe("0");
+    } finally {
+      await large.close();
+    }
+  });
+
   test("refuses requests above etcd's bounds", async () => {
     const { client } = await servedOf();
     const large = encode({ 1: "a", 2: Buffer.alloc(1.6 * 1024 ** 2) });

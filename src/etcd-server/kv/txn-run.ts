@@ -21,6 +21,9 @@ import { encodeSelected, RangeSelection, type Selected } from "./range-selection
 /** Maximum number of objects that one request reads, compares and deletes in one step. */
 const maxObjects = 100_000;
 
+/** Maximum size of the objects in one response, in bytes: a short transaction may read the same ones 128 times. */
+const maxShownBytes = 128 * 1024 ** 2;
+
 /** The result of an operation: its response without the header, and the revision that its header has. */
 export interface Outcome {
   readonly revision: number;
@@ -52,6 +55,7 @@ export class TxnRun {
   /** The keys that were written. A few transactions change a key twice in etcd; here no revision does. */
   readonly #written = new Set<string>();
   #seen = 0;
+  #shownBytes = 0;
 
   constructor(draft: Draft, leases: Leases, past: PastRanges = new Map()) {
     this.#draft = draft;
@@ -73,6 +77,7 @@ export class TxnRun {
     const lease = keepsLease && previous !== undefined ? previous.lease : leaseId(request.lease);
     this.#draft.put(key, value, lease);
     const isShown = request.prev_kv && previous !== undefined;
+    if (isShown) this.#show(previous);
     return this.#outcome([isShown ? keyValue(0x12, previous) : none]);
   }
 
@@ -82,6 +87,7 @@ export class TxnRun {
       this.#write(key);
       this.#draft.delete(key);
     }
+    if (request.prev_kv) for (const object of found) this.#show(object);
     const shown = request.prev_kv ? found.map((object) => keyValue(0x1a, object)) : [];
     return this.#outcome([number(0x10, found.length), ...shown]);
   }
@@ -143,6 +149,7 @@ export class TxnRun {
   #range(request: RangeRequest): Outcome {
     const past = this.#past.get(request);
     const selected = past === undefined || past instanceof Error ? this.#select(request) : past;
+    for (const object of selected.objects) this.#show(object, request.keys_only);
     return this.#outcome([...encodeSelected(selected, request.keys_only)]);
   }
 
@@ -157,6 +164,12 @@ export class TxnRun {
       if (++this.#seen > maxObjects) throw etcdErrors.tooManyOps();
       yield object;
     }
+  }
+
+  /** Counts an object of the response. */
+  #show({ key, valueBytes }: StoredObject, isKeyOnly: boolean = false): void {
+    this.#shownBytes += key.length + (isKeyOnly ? 0 : valueBytes);
+    if (this.#shownBytes > maxShownBytes) throw etcdErrors.tooMany();
   }
 
   #write(key: string): void {

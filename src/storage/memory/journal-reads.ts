@@ -16,6 +16,8 @@ const concurrent = 2;
 /** Bounds of one read. */
 const maxObjects = 1_000;
 const maxBytes = 1024 ** 2;
+/** Of changes, which a stream holds until its client reads them, so that there may be thousands. */
+const maxChangesBytes = 256 * 1024;
 
 /** Which objects are read, and for which owner: owners take turns. */
 export interface PastRange {
@@ -71,7 +73,7 @@ export class JournalReads {
     owner: object,
     signal: AbortSignal,
   ): Promise<readonly KeptChanges[]> {
-    const request = { after, upTo, maxEvents: maxObjects, maxBytes, signal };
+    const request = { after, upTo, maxEvents: maxObjects, maxBytes: maxChangesBytes, signal };
     return this.#read(() => this.#journal.changesAfter(request), owner, signal);
   }
 

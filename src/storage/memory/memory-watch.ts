@@ -6,9 +6,12 @@ import type { JournalReads } from "./journal-reads.ts";
 import type { ResourceKeys } from "./resource-keys.ts";
 import type { TransactionLog } from "./transaction-log.ts";
 
-/** Bounds of a batch, which ends after the revision that reaches one of them. */
+/**
+ * Bounds of a batch, which ends after the revision that reaches one of them. There may be thousands of streams that hold one
+ * each, as their clients do not read.
+ */
 const maxBatchEvents = 1000;
-const maxBatchBytes = 1024 * 1024;
+const maxBatchBytes = 256 * 1024;
 
 /**
  * Maximum number of events that one `read` looks at before it returns a bookmark, so as not to block the event loop.

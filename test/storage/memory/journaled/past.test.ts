@@ -53,6 +53,22 @@ describe("history that is not in memory", () => {
     expect(journal.reads).toHaveLength(3);
   });
 
+  test("is read in small chunks, as thousands of clients that do not read have one each", async () => {
+    const { clock, journal, storage } = await open(2);
+    for (let i = 0; i < 32; i++) {
+      const write = storage.put({ key: "large", value: new Uint8Array(32 * 1024) });
+      await clock.settle();
+      await write;
+    }
+    const stream = storage.watch({ ...all, afterRevision: 1 });
+    stream.read();
+    await clock.settle();
+    const first = stream.read();
+    expect(first?.events.length).toBe(6);
+    expect(journal.reads).toHaveLength(1);
+    stream.close();
+  });
+
   test("is read only when the reader of a watch asks for it", async () => {
     const { clock, journal, storage } = await open(2_500);
     const stream = storage.watch({ ...all, afterRevision: 1 });
