@@ -299,7 +299,7 @@ export class RecentChanges {
 
   /**
    * Whether the store's events around and after the last known change lead to the known state. False as well if that can't be
-   * found out, or a comparison of the state costs less. Rejects only with the signal's reason.
+   * found out, or a comparison of the state costs less. Rejects as the storage fails.
    */
   async #hasNothingElse(storage: Storage, signal: AbortSignal): Promise<boolean> {
     const revision = this.#revision;
@@ -313,6 +313,8 @@ export class RecentChanges {
     // What the store has compacted it can't show: the last change alone would prove too little.
     const after = Math.max(1, this.#after, last - 1 - fewRevisions);
     const expected = this.#since(after);
+    // A watch would wait for what a restored store does not have yet.
+    if ((await storage.currentRevision(signal)) < revision) return false;
     const { past } = await readPast(source, [after], revision, maxReadBytes, signal);
     const isAbsent = (key: string): boolean => revision === this.#revision && !has(key);
     return past !== undefined && leadsTo(past.events, expected, isAbsent);
