@@ -1,6 +1,5 @@
 import { randomUUID } from "node:crypto";
 import type { Clock } from "../../base/clock.ts";
-import { hasReason } from "../../base/errors.ts";
 import { abortable } from "../../base/wait.ts";
 import type { StoredObject } from "../../model/object.ts";
 import type { Journal, JournalEntry } from "../journal/journal.ts";
@@ -97,26 +96,10 @@ export class Changes {
     enter();
     const commits = this.#commits;
     if (commits === undefined) return this.#apply(change);
-    for (;;) {
-      while (commits.isFull) {
-        await commits.room(signal);
-        enter();
-      }
-      const { goesAlone } = commits;
-      try {
-        return await this.#applyAndKeep(change, signal);
-      } catch (error) {
-        // A group was refused: this change, or what it was refused by, may be taken back because of others.
-        if (goesAlone || !hasReason(error, "STORAGE_FULL")) throw error;
-        enter();
-      }
+    while (commits.isFull) {
+      await commits.room(signal);
+      enter();
     }
-  }
-
-  async #applyAndKeep<T>(
-    change: (draft: StoreDraft) => T,
-    signal: AbortSignal | undefined,
-  ): Promise<Changed<T>> {
     let changed: Changed<T>;
     try {
       changed = this.#apply(change);
