@@ -309,15 +309,22 @@ export class RecentChanges {
     const isCostly = revision - last > Math.max(fewRevisions, this.#count);
     if (this.#known === undefined || isCostly || !isKnown) return false;
     const { has, clock } = this.#known;
-    const source = { storage, scope: this.#scope, clock };
-    // What the store has compacted it can't show: the last change alone would prove too little.
-    const after = Math.max(1, this.#after, last - 1 - fewRevisions);
-    const expected = this.#since(after);
     // A watch would wait for what a restored store does not have yet.
     if ((await storage.currentRevision(signal)) < revision) return false;
-    const { past } = await readPast(source, [after], revision, maxReadBytes, signal);
-    const isAbsent = (key: string): boolean => revision === this.#revision && !has(key);
-    return past !== undefined && leadsTo(past.events, expected, isAbsent);
+    const source = { storage, scope: this.#scope, clock };
+    // If the store has compacted what was before, the last change must do.
+    for (const before of [fewRevisions, 0]) {
+      const after = Math.max(1, this.#after, last - 1 - before);
+      const expected = this.#since(after);
+      const { past, failure } = await readPast(source, [after], revision, maxReadBytes, signal);
+      if (past !== undefined) {
+        const isAbsent = (key: string): boolean => revision === this.#revision && !has(key);
+        return leadsTo(past.events, expected, isAbsent);
+      }
+      if (!hasReason(failure, "REVISION_TOO_OLD") || last !== this.#revisions.at(this.#next - 1))
+        return false;
+    }
+    return false;
   }
 
   /** The recorded changes after a revision, by key: the last revision of each, 0 if it was deleted. */
