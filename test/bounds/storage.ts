@@ -330,7 +330,7 @@ export const storageBounds: readonly Bound[] = [
   {
     what: "a chunk of past changes for a watch",
     owners: ["MemoryWatch"],
-    bound: "1,000 events or 1 MiB, and one revision",
+    bound: "1,000 events or 256 KiB, and one revision",
     per: "watch",
     atBound: "read when the reader asks for it",
     shownBy: ["is read only when the reader of a watch asks for it"],
@@ -341,7 +341,7 @@ export const storageBounds: readonly Bound[] = [
     bound: "1.5 MiB; the objects that DeletePrefix may delete, or that a lease has",
     per: "call",
     atBound: "VALUE_TOO_LARGE, TRANSACTION_TOO_LARGE",
-    shownBy: ["writes each key once, with a lease that there is, and not too much"],
+    shownBy: ["writes with a lease that there is, and not too much"],
   },
   {
     what: "a page of the embedded store",

@@ -25,6 +25,7 @@ const bounds: readonly Bound[] = [
  * has one. Say here which.
  */
 const exceptions: Readonly<Record<string, string>> = {
+  fieldsByMessage: "the messages of etcd's protos",
   CertificateStore:
     "the connections of a server or client that take its certificates, fixed at start",
   CachedResources: "resources, fixed at start",

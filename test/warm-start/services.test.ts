@@ -223,7 +223,7 @@ describe("A server with --cache-dir", () => {
   });
 });
 
-test("A rolling restart of three servers costs etcd no Range of a resource, and no client a list", async () => {
+test("A rolling restart of three servers costs etcd no list of objects, and no client either", async () => {
   let replicas = [await server("a"), await server("b"), await server("c")];
   const client = connect({ address: replicas.map(({ address }) => address) });
   let written = 0;
@@ -261,7 +261,8 @@ test("A rolling restart of three servers costs etcd no Range of a resource, and 
   const missed = Array.from({ length: written - 20 }, (_, i) => String(20 + i));
   expect(every).toEqual([...missed, "last"]);
   expect(latest.at(-1)).toBe("last");
-  expect(rangesOf("/things/")).toEqual([]);
+  // A state that changes while it is proven is compared by its keys.
+  expect(rangesOf("/things/").filter(({ keysOnly }) => !keysOnly)).toEqual([]);
   expect(await Promise.all(replicas.map(listsOf))).toEqual(
     replicas.map(() => ({ relists: 0, warmStarts: 2 })),
   );
