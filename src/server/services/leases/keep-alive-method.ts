@@ -14,6 +14,7 @@ import { auditDenied } from "../../calls/audit.ts";
 import { keepingAlive, leaseAccess } from "../../calls/lease-authorizer.ts";
 import { type BidiMethod, decoderOf, methodOf } from "../../calls/methods.ts";
 import { toClientError, tooMuchRetained } from "../../calls/refusals.ts";
+import { admitStream, inTurn } from "../../calls/request-streams.ts";
 import { type NextRequest, RefusedRequest, type ServerCall } from "../../calls/server-call.ts";
 import type { ServiceContext } from "../../calls/service-context.ts";
 import { Rounds } from "../../kernel/rounds.ts";
@@ -74,16 +75,8 @@ export class KeepAliveMethod {
   }
 
   async #converse(call: ServerCall, next: NextRequest): Promise<void> {
-    if (call.isOver) return;
     const context = this.#context;
-    // Before the span ends, which would last as long as the stream.
-    const refusal = context.streams.makeRoom(call.owner);
-    if (refusal !== undefined) {
-      call.end(statusOf(refusal));
-      return;
-    }
-    call.span?.end(undefined);
-    call.span = undefined;
+    if (!admitStream(call, context)) return;
     const stream = new KeepAliveStream(call, context, expiryOf(context), (ended) => {
       context.streams.delete(ended);
       this.#streams.delete(ended);
@@ -99,7 +92,9 @@ export class KeepAliveMethod {
         }
         await this.#pace(call, stream, message);
         if (stream.isEnding) return;
-        await this.#inTurn(call, stream, message);
+        await inTurn(this.#requests, call, async () => {
+          if (!stream.isOver) this.#handle(call, stream, message);
+        });
         await stream.room();
       }
     } catch (error) {
@@ -107,22 +102,6 @@ export class KeepAliveMethod {
       if (error instanceof RefusedRequest) stream.end(error.status);
       else stream.end(statusOf(toClientError(error, keepAliveMethod, context.logger, call)));
     }
-  }
-
-  /** Handles one request in a turn of its caller, as thousands may arrive at once. Resolves when the next one may be. */
-  #inTurn(call: ServerCall, stream: KeepAliveStream, message: Buffer): Promise<void> {
-    return new Promise((resolve, reject) => {
-      const step = (): boolean => {
-        try {
-          if (!stream.isOver) this.#handle(call, stream, message);
-          resolve();
-        } catch (error) {
-          reject(error);
-        }
-        return false;
-      };
-      this.#requests.start(call.owner, { step });
-    });
   }
 
   /** Resolves when further leases may be renewed for the caller, also for the first request of a stream. */

@@ -17,6 +17,7 @@ import { auditAllowed } from "../../calls/audit.ts";
 import { refusalOfRequest } from "../../calls/authorization.ts";
 import { type BidiMethod, decoderOf } from "../../calls/methods.ts";
 import { toClientError, tooMuchRetained } from "../../calls/refusals.ts";
+import { admitStream, inTurn } from "../../calls/request-streams.ts";
 import { type NextRequest, RefusedRequest, type ServerCall } from "../../calls/server-call.ts";
 import type { ServiceContext } from "../../calls/service-context.ts";
 import type { Opening } from "../../calls/stream-openings.ts";
@@ -69,16 +70,8 @@ export class SubscribeService {
   }
 
   async #converse(call: ServerCall, next: NextRequest): Promise<void> {
-    if (call.isOver) return;
     const context = this.#context;
-    // Before the span ends, which would last as long as the stream.
-    const refusal = context.streams.makeRoom(call.owner);
-    if (refusal !== undefined) {
-      call.end(statusOf(refusal));
-      return;
-    }
-    call.span?.end(undefined);
-    call.span = undefined;
+    if (!admitStream(call, context)) return;
     const [rounds, turns] = [this.#streams, this.#requests];
     const stream = new SubscribeStream(call, context, rounds, turns, expiryOf(context));
     stream.open();
@@ -89,7 +82,9 @@ export class SubscribeService {
           stream.halfClosed();
           return;
         }
-        await this.#inTurn(call, stream, message);
+        await inTurn(turns, call, async () => {
+          if (!stream.isOver) await this.#handle(call, stream, message);
+        });
         await stream.room();
       }
     } catch (error) {
@@ -97,18 +92,6 @@ export class SubscribeService {
       if (error instanceof RefusedRequest) stream.endWith(error.status, "INVALID_REQUEST");
       else if (!stream.isOver) stream.endBecause(error);
     }
-  }
-
-  /** Handles one request in a turn of its caller, as thousands may arrive at once. Resolves when the next one may be. */
-  #inTurn(call: ServerCall, stream: SubscribeStream, message: Buffer): Promise<void> {
-    return new Promise((resolve, reject) => {
-      const step = (): boolean => {
-        if (stream.isOver) resolve();
-        else this.#handle(call, stream, message).then(resolve, reject);
-        return false;
-      };
-      this.#requests.start(call.owner, { step });
-    });
   }
 
   async #handle(call: ServerCall, stream: SubscribeStream, message: Buffer): Promise<void> {
