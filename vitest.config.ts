@@ -2,6 +2,7 @@ import { globSync } from "node:fs";
 import { configDefaults, defineConfig } from "vitest/config";
 import { BaseSequencer, type TestSpecification, type Vite } from "vitest/node";
 import { mutatedModule, requestedMutations } from "./test/corpus/mutate.ts";
+import { isThorough } from "./test/thorough.ts";
 
 /**
  * The rows of the wire contract: they run once for the service's own server, and once added to a server of grpc-js, then
@@ -10,6 +11,24 @@ import { mutatedModule, requestedMutations } from "./test/corpus/mutate.ts";
 const contractTests = [
   "test/contract/{errors,histories,reads,relist,slow-consumers}.test.ts",
   "test/contract/{uncached,watch-opening,watching,writes,subscribing}.test.ts",
+];
+
+/**
+ * The tests of what is in front of etcd that run again with the embedded store in its place. Those that are not named need
+ * users (access, token, tls), etcd's metrics or its process (tiers, bounds, faults, watch, etcd-pages, members, storage/etcd/etcd-leases),
+ * a cluster (watch-random-faults), its Lock service (relay, namespace, own-services), its next lease id (rights/leases), its
+ * --max-txn-ops (storage/store/etcd-store), a history key that they may change (storage/etcd/conformance), or no etcd. watch and
+ * watch-order need events of the past that come late and in one message, storage/etcd/etcd-storage a transaction above the
+ * JSON gateway's bound.
+ */
+const embeddedTests = [
+  "test/etcd-api/{etcd3,etcdctl,namespace-escape,watch-random}.test.ts",
+  "test/etcd-api/gateway/watch.test.ts",
+  "test/etcd-api/range/{compaction,range,range-stream}.test.ts",
+  "test/etcd-api/rights/{escape,rights}.test.ts",
+  // Most of these find faults of what is in front alone: `npm run test:thorough` runs them.
+  ...(isThorough ? ["test/etcd-api/{drained-connection,watch-bounds}.test.ts"] : []),
+  ...(isThorough ? ["test/etcd-api/{gateway/bounds,range/bounds,rights/keepalives}.test.ts"] : []),
 ];
 
 /** The tests that measure the heap, or what is collected of it. */
@@ -25,14 +44,30 @@ const sharingTests = globSync([
   "test/{contract,packages,reflector,selector,storage,telemetry,wire}/**/*.test.ts",
   "test/{cli,deploy,etcd-api,examples,guarantees,relay,scripts,server,status,tracing}/**/*.test.ts",
   "test/{etcd,foreign}/**/*.test.ts",
-  "test/faults/{etcd-cluster,relay,seeded,soak-report,watch-reordering,hostile/*}.test.ts",
+  "test/{*,bench/message-scanner,docs/{comments,pages,readme-costs}}.test.ts",
+  "test/faults/{etcd-cluster,relay,seeded,soak-report,watch-reordering,subscribed-watch,hostile/*}.test.ts",
   "test/workers/{connection-distributor,merged-metrics,worker-config,worker-pool}.test.ts",
   "test/model-based/cached.test.ts",
 ]).filter((file) => !lonelyTests.some((lonely) => lonely.test(file)));
 
 /** The tests that take longest, some of them small files: the order by size would leave them for the end. */
-const slowTests =
-  /test\/(faults\/.*|cli\/serve\/serve|storage\/etcd\/conformance|client\/remote\/.*-conformance|cacher\/etcd-conformance)\.test\.ts$/;
+const slowTests = new RegExp(
+  `/test/(${[
+    ...[
+      "faults/.*",
+      "simulation/.*",
+      "workers/.*",
+      "examples/.*",
+      ".*conformance",
+      "deploy/alerts",
+    ],
+    ...["cli/serve/(serve.*|etcd-connection-errors)", "cli/client/(leases|completion|bench)"],
+    ...["client/coordination/(over-a-service|guards)", "client/transact/transfers"],
+    ...["etcd-api/(watch-random-faults|tiers|members/spread|rights/(keepalives|leases))"],
+    ...["relay/(deep-resume|leases|refusals|tiers)", "storage/etcd/(etcd-.*|faults|lister|past)"],
+    ...["tracing/.*", "scripts/(model|traces|walks)", "contract/ranges"],
+  ].join("|")})\\.test\\.ts$`,
+);
 
 /** Starts the slow tests of each project first, so that no worker is left alone with one at the end. */
 class SlowFirst extends BaseSequencer {
@@ -89,8 +124,8 @@ export default defineConfig({
     expect: { poll: { timeout: 60_000 } },
     // Commands must not read the contexts of the developer.
     env: { XDG_CONFIG_HOME: "/nonexistent" },
-    // Most tests wait for etcd more than they compute.
-    maxWorkers: 5,
+    // On two cores. Most tests wait for etcd and other processes more than they compute.
+    maxWorkers: 7,
     projects: [
       {
         extends: true,
@@ -104,6 +139,13 @@ export default defineConfig({
         extends: true,
         test: {
           ...{ name: "grpc-js server", include: contractTests, env: { TEST_SERVER: "grpc-js" } },
+          ...{ isolate: false, restoreMocks: true },
+        },
+      },
+      {
+        extends: true,
+        test: {
+          ...{ name: "embedded store", include: embeddedTests, env: { TEST_ETCD: "embedded" } },
           ...{ isolate: false, restoreMocks: true },
         },
       },

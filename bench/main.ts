@@ -9,6 +9,7 @@ import { parseArgs } from "node:util";
 import { type Benchmark, type Row, Settings, UsageError } from "./benchmark.ts";
 import { cacheMemory } from "./cache-memory.ts";
 import { compress } from "./compress.ts";
+import { embedded } from "./embedded.ts";
 import { etcdClients } from "./etcd-clients.ts";
 import { etcdFanout, etcdRelay } from "./etcd-fanout.ts";
 import { eventCost } from "./event-cost.ts";
@@ -39,6 +40,7 @@ import { subscribe } from "./subscribe.ts";
 import { telemetry } from "./telemetry.ts";
 import { transact } from "./transact.ts";
 import { upstreamCost } from "./upstream-cost.ts";
+import { warmStart } from "./warm-start.ts";
 import { workers } from "./workers.ts";
 
 const benchmarks: readonly Benchmark[] = [
@@ -58,6 +60,8 @@ const benchmarks: readonly Benchmark[] = [
   ...[etcdFanout, etcdRelay, etcdClients, views, shards, subscribe, objectCache, compress],
   transact,
   leases,
+  embedded,
+  warmStart,
 ];
 
 try {

@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import { dirname, sep } from "node:path";
 import { describe, expect, it } from "vitest";
 import { circlesIn, foldersOf, importsOf } from "../scripts/imports.ts";
@@ -18,12 +19,14 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
     "telemetry",
   ],
   cli: [
+    "cache-files",
     "cacher",
     "client",
     "codec",
     "config",
     "etcd",
     "etcd-api",
+    "etcd-server",
     "identity",
     "model",
     "policy",
@@ -45,12 +48,14 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
     "storage",
     "wire",
   ],
+  "etcd-server": ["etcd", "model", "protobuf", "storage", "wire"],
   server: ["cacher", "identity", "model", "policy", "selector", "storage", "wire"],
-  client: ["codec", "model", "reflector", "selector", "storage", "wire"],
+  client: ["cache-files", "codec", "model", "reflector", "selector", "storage", "wire"],
   policy: ["identity"],
   identity: [],
-  cacher: ["codec", "model", "reflector", "selector", "storage"],
-  reflector: ["model", "storage"],
+  cacher: ["cache-files", "codec", "model", "reflector", "selector", "storage"],
+  reflector: ["cache-files", "model", "storage"],
+  "cache-files": ["model", "protobuf"],
   codec: ["protobuf", "selector"],
   selector: [],
   storage: ["etcd", "model", "protobuf"],
@@ -85,6 +90,15 @@ describe("The layers of src/", () => {
 
   it("have no circle of folders", () => {
     expect(circlesIn(foldersOf(imports))).toEqual([]);
+  });
+
+  it("load the files of kept states only for a client that keeps its state", () => {
+    const client = files.filter((file) => layerOf(file) === "client");
+    const loading = client.filter((file) =>
+      /^import (?!type ).*cache-files/m.test(readFileSync(`src/${file}`, "utf8")),
+    );
+    expect(client.length).toBeGreaterThan(50);
+    expect(loading).toEqual([]);
   });
 
   it("have one order", () => {

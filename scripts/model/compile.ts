@@ -1,7 +1,15 @@
 import { execFileSync } from "node:child_process";
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { createHash } from "node:crypto";
+import {
+  existsSync,
+  globSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+} from "node:fs";
+import { basename, join } from "node:path";
 import { execPath } from "node:process";
 import { fileURLToPath } from "node:url";
 import { compileFunction } from "node:vm";
@@ -130,19 +138,48 @@ export class Model {
   }
 }
 
-/** What Quint makes of a file: parsed, its names resolved, its types and effects checked. */
+/**
+ * What Quint makes of a file: parsed, its names resolved, its types and effects checked. It takes seconds, so it is kept in
+ * .cache for all that use the same models.
+ */
 function parse(file: string): readonly Module[] {
-  const folder = mkdtempSync(join(tmpdir(), "watch-fanout-model-"));
+  const name = basename(file, ".qnt");
+  const path = join(checked, `${name}-${stateOfModels()}.json`);
+  if (!existsSync(path)) {
+    check(file, path);
+    for (const other of globSync(join(checked, `${name}-*.json`))) {
+      if (other !== path) rmSync(other, { force: true });
+    }
+  }
+  const { modules } = JSON.parse(readFileSync(path, "utf8")) as {
+    readonly modules: readonly Module[];
+  };
+  return modules;
+}
+
+const checked = join(import.meta.dirname, "../../.cache/models");
+
+/** Differs if a model or a dependency does. */
+function stateOfModels(): string {
+  const root = join(import.meta.dirname, "../..");
+  const sum = createHash("sha256");
+  for (const file of [...globSync("docs/model/*.qnt", { cwd: root }).sort(), "package-lock.json"]) {
+    sum.update(`${file}\0`).update(readFileSync(join(root, file)));
+  }
+  return sum.digest("hex").slice(0, 16);
+}
+
+/** Others see the file only once it is whole. */
+function check(file: string, path: string): void {
+  mkdirSync(checked, { recursive: true });
+  const folder = mkdtempSync(join(checked, "unfinished-"));
   const out = join(folder, "checked.json");
   const cli = fileURLToPath(import.meta.resolve("@informalsystems/quint/dist/src/cli.js"));
   try {
     execFileSync(execPath, [cli, "typecheck", file, "--out", out], {
       stdio: ["ignore", "ignore", "pipe"],
     });
-    const { modules } = JSON.parse(readFileSync(out, "utf8")) as {
-      readonly modules: readonly Module[];
-    };
-    return modules;
+    renameSync(out, path);
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }

@@ -3,7 +3,7 @@ import { exhaust, type Search } from "./explore.ts";
 import { everyGuarantee, maxStates } from "./list-watch.ts";
 import { QuintSet, type Value } from "./values.ts";
 
-/** A model of leases, or of what is built on them. Each is small enough to visit all of its states. */
+/** A model of leases and what is built on them, or of restarts. Each is small enough to visit all of its states. */
 interface SmallModel {
   readonly file: string;
   /** The model's type `Bounds`. */
@@ -71,6 +71,38 @@ export const smallModels: Readonly<Record<string, SmallModel>> = {
       "the record is looked for in the transaction of the write": "AppliedOnce",
       "a request with a record is not applied": "AppliedOnce",
       "a request is not repeated when its record may be gone": "AppliedOnce",
+    },
+  },
+  "a store on a disk": {
+    file: "docs/model/durable.qnt",
+    bounds: { writes: 3, crashes: 2, failures: 1, ttl: 2, ticks: 0 },
+    rules: {
+      "an answer waits for the sync": "Kept",
+      "a refusal waits until what it shows is kept": "Shown",
+      "a read is of the newest revision that is kept": "Shown",
+      "a watch is sent what is kept": "Shown",
+      "what the disk has no room for is undone": "Refused",
+      "a store that does not know what is kept ends": "Refused",
+      "a commit is kept whole, or not at all": "Whole",
+    },
+  },
+  "leases of a store on a disk": {
+    file: "docs/model/durable.qnt",
+    bounds: { writes: 0, crashes: 2, failures: 1, ttl: 2, ticks: 5 },
+    rules: {
+      "a lease is kept before its client relies on it": "KeptAlive",
+      "a lease has its full length after a start": "KeptAlive",
+    },
+  },
+  "a cache that starts warm": {
+    file: "docs/model/warm.qnt",
+    bounds: { writes: 2, restores: 1, compactions: 1, starts: 1 },
+    rules: {
+      "what is on disk is a state that the cache had": "OneHistory",
+      "a state from disk is of the history that the store has": "OneHistory",
+      "a stream is resumed within its history": "OneHistory",
+      "a state from disk is followed if the store has what follows": "Reliable",
+      "a linearizable read waits for the store": "Linearizable",
     },
   },
 };

@@ -1,6 +1,8 @@
 import { Command, type Option } from "commander";
 import { addClientCommands } from "../../src/cli/client/client-commands.ts";
 import { contextFields } from "../../src/cli/contexts/context-file.ts";
+import { addBackupCommand } from "../../src/cli/data/backup-command.ts";
+import { addRestoreCommand } from "../../src/cli/data/restore-command.ts";
 import { exitCodeMeanings, exitCodes } from "../../src/cli/output/command-io.ts";
 import { addPolicyCommands } from "../../src/cli/policy/policy-commands.ts";
 import { addTokenCommands } from "../../src/cli/token.ts";
@@ -12,6 +14,8 @@ export function commandsPage(): string {
   const program = new Command("watch-fanout");
   addClientCommands(program);
   addTop(program);
+  addBackupCommand(program);
+  addRestoreCommand(program);
   addPolicyCommands(program);
   addTokenCommands(program);
   const commands = program
@@ -68,7 +72,7 @@ export function commandsPage(): string {
     "## Export and import",
     paragraph(
       "`watch-fanout export -r pods -r services > file` writes lines of JSON: a header, the objects, and a footer with their " +
-        "number. All resources of one store are read at one revision; each resource of an embedded store is a store of its own. " +
+        "number. All resources of one store are read at one revision. " +
         "Values are text, or base64 if they are not UTF-8. `watch-fanout import file` refuses a file that is cut off or changed " +
         "in its order, then compares it with the service and writes what differs, each object only over the revision that was " +
         "compared: repeat it after a failure. Leases and revisions are not restored. Both hold one page in memory.",

@@ -83,6 +83,24 @@ const rows: readonly (readonly [title: string, panels: readonly Panel[]])[] = [
     ],
   ],
   [
+    "Does the embedded store keep up?",
+    [
+      panel("File, of --data-bytes", "percentunit", [
+        `watch_fanout_data_file_bytes{${of}} / watch_fanout_data_limit_bytes{${of}}`,
+        "{{instance}}",
+      ]),
+      panel("Revisions of history", "short", [
+        `watch_fanout_data_revision{${of}} - watch_fanout_data_oldest_revision{${of}}`,
+        "{{instance}}",
+      ]),
+      panel("Commits, p99", "s", [
+        "histogram_quantile(0.99, sum by (le, instance) (rate(" +
+          `watch_fanout_data_commit_duration_seconds_bucket{${of}}[$__rate_interval])))`,
+        "{{instance}}",
+      ]),
+    ],
+  ],
+  [
     "Do the watchers keep up?",
     [
       panel("Watchers, by state", "short", [

@@ -17,6 +17,7 @@ import { StoredObject } from "../../src/model/object.ts";
 import { callerLimitNames } from "../../src/server/limits/caller-limits.ts";
 import { handshakeFailures } from "../../src/server/limits/handshake-failures.ts";
 import { attackKinds } from "../../src/server/limits/http2-defences.ts";
+import type { Journal } from "../../src/storage/journal/journal.ts";
 import { MemoryStorage } from "../../src/storage/memory/memory-storage.ts";
 import { registerCacheMetrics } from "../../src/telemetry/cache-metrics.ts";
 import {
@@ -25,6 +26,7 @@ import {
   registerIdentityMetrics,
   registerRightsMetrics,
 } from "../../src/telemetry/identity-metrics.ts";
+import { MeasuredJournal } from "../../src/telemetry/measured-journal.ts";
 import { registerSpanMetrics } from "../../src/telemetry/otlp.ts";
 import {
   collectionKinds,
@@ -110,6 +112,11 @@ async function serviceGroups(): Promise<readonly Group[]> {
     registerReadMetrics(meter, { size: 0, refused: 0 }, upstream);
     registerDeepReads(meter, new DeepReads(systemClock));
   };
+  const data = (meter: Meter): void => {
+    const commit = async (): Promise<void> => {};
+    const empty = { bytes: 0, revision: 1, oldest: 1, commit } as Partial<Journal> as Journal;
+    void new MeasuredJournal(empty, 1, systemClock, meter).commit([]);
+  };
   const held = (meter: Meter): void => {
     const pool = { bytes: 0, evictions: 0 };
     const reading = {
@@ -184,6 +191,7 @@ async function serviceGroups(): Promise<readonly Group[]> {
     ["Caches, by resource", await exposed(cache)],
     ["Keys and values, by resource", await exposed(values)],
     ["Reads of all resources", await exposed(reads)],
+    ["Embedded store, with --data FILE", await exposed(data)],
     ["Calls", await exposed(calls)],
     ["Identity of callers, and files", await exposed(identity)],
     ["Connections and memory held for clients", await exposed(held)],

@@ -38,6 +38,16 @@ export class Fifo<T> {
     return first;
   }
 
+  /** Takes the last item. */
+  pop(): T | undefined {
+    if (this.#length === 0) return undefined;
+    this.#length--;
+    if (this.#length > 0) return this.#others.pop();
+    const first = this.#first;
+    this.#first = undefined;
+    return first;
+  }
+
   #takeOther(): T | undefined {
     // An array emptied by `pop` keeps its memory for the next item.
     if (this.#others.length === 1) return this.#others.pop();

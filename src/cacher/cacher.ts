@@ -85,9 +85,13 @@ export class Cacher implements Storage {
       stages: options.stages ?? {},
     };
     const { maxEvents } = eventWindowBounds;
-    const ingest = new EventIngest(context, backfillQueue, maxEvents, (error) => {
-      if (options.mayNotServeAfter?.(error) === true) this.#withdraw(error);
-    });
+    const { keeper, timeOfDay = Date.now } = options;
+    const onFailure = (error: WatchFanoutError): void => {
+      // The right to the state was lost.
+      if (options.mayNotServeAfter?.(error) === true) this.#discard(error);
+    };
+    const keeping = keeper && { keeper, timeOfDay };
+    const ingest = new EventIngest(context, backfillQueue, maxEvents, onFailure, keeping);
     const freshness = new Freshness(context, limiter, ingest.reflector);
     const reads = new Reads(context, freshness, {
       initialChunkBytes: watcherBounds.batchBytes,
@@ -102,7 +106,7 @@ export class Cacher implements Storage {
       context,
       ingest.reflector,
       options.consistencyIntervalMs ?? defaultConsistencyIntervalMs,
-      () => this.#rebuild(),
+      () => this.#discard(cacheInconsistent(this.#cache.revision)),
     );
     this.name = name;
     this.#storage = storage;
@@ -362,18 +366,11 @@ export class Cacher implements Storage {
     };
   }
 
-  /** The cache differs from the store: serves nothing from it until it is listed again. */
-  #rebuild(): void {
-    this.#readiness.reset();
-    this.#watchers.fail(cacheInconsistent(this.#cache.revision));
-    this.#ingest.reflector.relist();
-  }
-
-  /** The right to the state was lost: serves nothing from it until it is listed again. */
-  #withdraw(error: WatchFanoutError): void {
+  /** Serves nothing from the cache until it is listed again. */
+  #discard(error: WatchFanoutError): void {
     this.#readiness.reset();
     this.#watchers.fail(error);
-    this.#ingest.reflector.relist();
+    this.#ingest.discard();
   }
 
   async #close(): Promise<void> {
@@ -382,6 +379,7 @@ export class Cacher implements Storage {
     this.#watchers.stop();
     this.#consistencyChecker.stop();
     this.#freshness.close();
+    await this.#ingest.close();
     await this.#source.close();
     await this.#storage.close();
   }

@@ -2,6 +2,7 @@ import type { Logger } from "pino";
 import type { Clock } from "../base/clock.ts";
 import type { WatchFanoutError } from "../base/errors.ts";
 import type { Turns } from "../base/turns.ts";
+import type { StateKeeper } from "../cache-files/kept-state.ts";
 import type { AttributeReader } from "../codec/attribute-reader.ts";
 import { BackfillQueue } from "../reflector/backfill/window-backfill.ts";
 import type { Storage } from "../storage/storage.ts";
@@ -75,6 +76,19 @@ export interface CacherOptions {
    * @internal
    */
   readonly deepReads?: DeepReads | undefined;
+  /**
+   * Keeps the state on disk, so that a later Cacher starts with it, and does not list the storage if that still has what
+   * follows. The Cacher owns it from then on, and closes it. Default: nothing is kept.
+   *
+   * @internal
+   */
+  readonly keeper?: StateKeeper | undefined;
+  /**
+   * Returns the time of day, in milliseconds since the epoch, for the age of a kept state. Default: Date.now.
+   *
+   * @internal
+   */
+  readonly timeOfDay?: (() => number) | undefined;
   /** Returns numbers from 0 up to 1, for jitter. Default: Math.random. */
   readonly random?: (() => number) | undefined;
 }

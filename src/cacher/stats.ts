@@ -37,6 +37,10 @@ export interface CacheSummary {
   readonly slowConsumers: number;
   readonly reconnects: number;
   readonly relists: number;
+  /** Starts from a state that an earlier process has kept: 0 or 1. */
+  readonly warmStarts: number;
+  /** Times that the state could not be read from or written to disk. */
+  readonly keeperFailures: number;
 }
 
 /** A Cacher's state and counters. */

@@ -38,6 +38,10 @@ if (!program.commands.some((command) => command.name() === argv[2])) {
   addClientCommands(program);
   const { addTop } = await import("./top/top.ts");
   addTop(program);
+  const { addBackupCommand } = await import("./data/backup-command.ts");
+  addBackupCommand(program);
+  const { addRestoreCommand } = await import("./data/restore-command.ts");
+  addRestoreCommand(program);
 }
 
 try {

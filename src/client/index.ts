@@ -145,6 +145,7 @@ export { IndexError, type IndexFunction } from "./informer/indexer/object-index.
 export type { InformerStats } from "./informer/informer-metrics.ts";
 export type {
   InformerListeners,
+  KeepOptions,
   RevisionWaitOptions,
   SharedInformerOptions,
   StopOptions,

@@ -1,6 +1,7 @@
 import { X509Certificate } from "node:crypto";
 import { resolve } from "node:path";
 import { usableCores } from "../base/process-limits.ts";
+import { dataConfig } from "./assemble-data.ts";
 import {
   assembleAdmin,
   assembleIdentity,
@@ -47,9 +48,11 @@ export function assembleConfig(
   };
   const etcd = etcdConfig(values, checks);
   const upstream = upstreamConfig(values, checks);
+  const next = etcd ?? etcdOfUpstream(values, upstream, checks) ?? etcdOfStore(values);
   const config: Config = {
     etcd,
-    etcdApi: etcdApiConfig(values, etcd ?? etcdOfUpstream(values, upstream, checks), checks),
+    data: dataConfig(values, checks),
+    etcdApi: etcdApiConfig(values, next, checks),
     ownApi: values["watch-fanout-api"],
     upstream,
     resources: assembleResources(values, eventWindow, checks),
@@ -66,6 +69,7 @@ export function assembleConfig(
       maxMs: values["deep-read-timeout"],
       maxRevisions: values["deep-read-revisions"],
     },
+    cacheDir: cacheDir(values, checks),
     workers: workersConfig(values, checks),
     stallTimeoutMs: values["stall-timeout"],
     maxStreamAgeMs: values["max-stream-age"],
@@ -102,6 +106,14 @@ function listenConfig(values: OptionValues, checks: Checks): TcpAddress | Socket
   if ("path" in listen) return { ...listen, mode: values["listen-socket-mode"] };
   checks.refuseGiven(["listen-socket-mode"], "needs --listen unix:PATH as well.");
   return listen;
+}
+
+function cacheDir(values: OptionValues, checks: Checks): string | undefined {
+  if (values.etcd.length === 0 && values.upstream.length === 0) {
+    const problem = "needs --etcd or --upstream: the embedded store is in memory with its caches.";
+    checks.refuseGiven(["cache-dir"], problem);
+  }
+  return values["cache-dir"];
 }
 
 function policyConfig(checks: Checks): PolicyConfig | undefined {
@@ -182,6 +194,15 @@ function etcdOfUpstream(
   };
 }
 
+/** The etcd API of the embedded store, behind a socket that only the process itself knows. */
+function etcdOfStore(values: OptionValues): EtcdConfig {
+  return {
+    ...{ endpoints: [], auth: undefined, tls: undefined },
+    ...connectionsOf(values),
+    createsHistoryKey: false,
+  };
+}
+
 /** Like etcd's URLs. Of a socket the path follows `unix:`, with TLS in full. */
 function endpointAt(address: string, hasTls: boolean): string {
   const isSocket = address.startsWith("unix:");
@@ -203,7 +224,7 @@ function connectionsOf(values: OptionValues): Pick<EtcdConfig, "keepalive" | "hi
 /** `next`: where its calls go. */
 function etcdApiConfig(
   values: OptionValues,
-  next: EtcdConfig | undefined,
+  next: EtcdConfig,
   checks: Checks,
 ): EtcdApiConfig | undefined {
   if (!values["etcd-api"]) {
@@ -213,10 +234,6 @@ function etcdApiConfig(
         "off leaves nothing to serve without --etcd-api. Set --etcd-api, or remove this option.",
       );
     }
-    return undefined;
-  }
-  if (next === undefined) {
-    checks.refuse("etcd-api", "needs --etcd or --upstream as well.");
     return undefined;
   }
   // A relay is recognised by its certificate, at a watch-fanout that does not pass it on.

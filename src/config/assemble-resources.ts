@@ -15,9 +15,6 @@ import {
 import { didYouMean } from "./setting.ts";
 import { formatAddress } from "./value-types.ts";
 
-/** The resource of the embedded store if none is configured. */
-const defaultResource: ResourceSettings = { name: "default", prefix: "" };
-
 /** Checks the resources one by one and against each other. `eventWindow` has the bounds that apply by default. */
 export function assembleResources(
   values: OptionValues,
@@ -36,9 +33,9 @@ export function assembleResources(
         `${flagOf("resource")} services=/services/.`,
     );
   }
+  const namespace = values["etcd-api-namespace"];
   for (const [index, later] of given.entries()) {
     refuseIncomplete(later, index, checks);
-    const namespace = values["etcd-api-namespace"];
     if (namespace !== undefined && later.prefix?.startsWith(namespace) === false) {
       const problem = `the prefix must begin with that of --etcd-api-namespace, ${JSON.stringify(namespace)}.`;
       checks.refuse("resource", problem, [index]);
@@ -48,7 +45,8 @@ export function assembleResources(
       if (problem !== undefined) checks.refuse("resource", problem, [index]);
     }
   }
-  const settings = given.length === 0 ? [defaultResource] : given;
+  // Of the embedded store, if none is given: its cache serves the etcd API, too, so it has the keys of the namespace.
+  const settings = given.length === 0 ? [{ name: "default", prefix: namespace ?? "" }] : given;
   return settings.map((resource, index) => assemble(resource, index, eventWindow, checks));
 }
 

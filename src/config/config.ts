@@ -14,6 +14,8 @@ export type { ListenAddress, TcpAddress } from "./value-types.ts";
 export interface Config {
   /** Undefined: the embedded store, or `upstream`. */
   readonly etcd: EtcdConfig | undefined;
+  /** The embedded store. Undefined: `etcd` or `upstream`. */
+  readonly data: DataConfig | undefined;
   /** Undefined: only this service's own API is served. */
   readonly etcdApi: EtcdApiConfig | undefined;
   /** Whether ListWatchService and WriteService are served. */
@@ -39,6 +41,8 @@ export interface Config {
   readonly eventWindow: EventWindowBounds;
   /** The watches that read events from before the event window; `concurrentPerGroup` is that of an identity. */
   readonly deepReads: Omit<DeepReadBounds, "maxWaitMs" | "queued">;
+  /** The folder in which the caches are kept. Undefined: they are not. */
+  readonly cacheDir: string | undefined;
   /** Number of processes that serve clients. 1: this process alone. */
   readonly workers: number;
   readonly stallTimeoutMs: number;
@@ -60,6 +64,19 @@ export interface Config {
   readonly logLevel: LogLevel;
   /** Undefined: text on a terminal, otherwise JSON. */
   readonly logFormat: LogFormat | undefined;
+}
+
+/** The embedded store, and what it keeps on disk. */
+export interface DataConfig {
+  /** Undefined: in memory, and lost when the process ends; the other members have no meaning then. */
+  readonly path: string | undefined;
+  /** What an acknowledged write survives: a loss of power, or only the end of the process. */
+  readonly sync: "full" | "off";
+  /** Age, in milliseconds, and size up to which old revisions are kept. */
+  readonly historyMs: number;
+  readonly historyBytes: number;
+  /** Size of the file above which writes end with STORAGE_FULL. */
+  readonly maxBytes: number;
 }
 
 /** What is exported to an OpenTelemetry collector. */
@@ -149,7 +166,10 @@ export interface UpstreamConfig {
 }
 
 export interface EtcdConfig {
-  /** `http://HOST:PORT` or `https://HOST:PORT`, at least one, all with the same scheme; a socket of a watch-fanout as in `addressOf`. */
+  /**
+   * `http://HOST:PORT` or `https://HOST:PORT`, at least one, all with the same scheme; a socket of a watch-fanout as in
+   * `addressOf`. Of `etcdApi.next` none: the embedded store, behind a socket that the process makes.
+   */
   readonly endpoints: readonly string[];
   readonly auth: { readonly username: string; readonly password: string } | undefined;
   /** Present with https only. */
@@ -173,7 +193,7 @@ export interface EtcdConfig {
 
 /** etcd's own API, which is served from caches or relayed. */
 export interface EtcdApiConfig {
-  /** Where calls go: to etcd, or to the etcd API of the watch-fanout that a relay or a worker follows. */
+  /** Where calls go: to etcd, to the embedded store, or to the etcd API of the watch-fanout that a relay or a worker follows. */
   readonly next: EtcdConfig;
   /** Whether this is a worker: others serve the same address, and `next` is the main process of all. Undefined: it is not. */
   readonly hasSiblings?: boolean | undefined;

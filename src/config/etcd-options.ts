@@ -64,7 +64,7 @@ export const etcdOptions = {
   },
   "etcd-api": {
     ...switchOption,
-    help: "Serve etcd's own gRPC API on --listen as well: watches and reads of the keys of a --resource from its cache, everything else by etcd, or by --upstream, which must have this API, too.",
+    help: "Serve etcd's own gRPC API on --listen as well: watches and reads of the keys of a --resource from its cache, everything else by etcd, by the embedded store, or by --upstream, which must have this API, too.",
     default: "off",
   },
   "etcd-api-namespace": {

@@ -1,3 +1,4 @@
+import { dataOptions } from "./data-options.ts";
 import { etcdOptions } from "./etcd-options.ts";
 import { limitOptions } from "./limit-options.ts";
 import { listenerOptions } from "./listener-options.ts";
@@ -133,7 +134,7 @@ const options = {
     list: "commas",
     value: "URL[,URL...]",
     help: "Client URLs of the etcd members, all http or all https, or Unix sockets: unix:PATH, with TLS unixs:PATH. Default port: 2379.",
-    defaultHelp: "an embedded store in memory",
+    defaultHelp: "the embedded store, see --data",
   },
   upstream: {
     schema: upstreamAddress,
@@ -162,8 +163,10 @@ const options = {
     value: "NAME=PREFIX",
     help: "A resource: the keys that begin with PREFIX, which usually ends in '/'. Repeatable; prefixes must not overlap. With --upstream: NAME, or NAME=NAME-UPSTREAM if it has another name there.",
     defaultHelp:
-      "of the embedded store, default= (every key); with --upstream, all that the relay may read",
+      "of the embedded store, default= (every key, or those of --etcd-api-namespace); with --upstream, all that the relay " +
+      "may read",
   },
+  ...dataOptions,
   ...listenerOptions,
   ...callerOptions,
   ...etcdOptions,
@@ -206,6 +209,12 @@ const options = {
     ...durationOption("1s"),
     help: "How long one may take. Then it ends, and its client can resume it.",
     default: "5m",
+  },
+  "cache-dir": {
+    schema: text,
+    value: "DIR",
+    help: "Folder in which the caches are kept, so that a later start serves and follows them without a list. It is created if absent, and is of one process at a time. Needs --etcd or --upstream.",
+    defaultHelp: "nothing is kept",
   },
   workers: {
     schema: workerCount,
@@ -281,13 +290,14 @@ export function fileKeyOf(name: OptionName): string {
 export type OptionValues = ValuesOf<typeof options>;
 
 const named: readonly (readonly [heading: string, names: readonly string[]])[] = [
+  ["Embedded store", Object.keys(dataOptions)],
   ["Ports and TLS", Object.keys(listenerOptions)],
   ["Callers and their rights", Object.keys(callerOptions)],
   ["etcd and its API", Object.keys(etcdOptions).filter((name) => name !== "etcd")],
   [
     "Caches",
     optionNames.filter((name) =>
-      /^(?:event-window|deep-reads?|dispatch|consistency)(?:-|$)/.test(name),
+      /^(?:event-window|deep-reads?|dispatch|consistency|cache-dir)(?:-|$)/.test(name),
     ),
   ],
   ["Limits", Object.keys(limitOptions)],

@@ -1,9 +1,11 @@
+import { type MessageCursor, WireFault } from "../protobuf/message-cursor.ts";
 import {
   bigVarintSize,
   bytesFieldSize,
   numberFieldSize,
   WireWriter,
 } from "../protobuf/wire-writer.ts";
+import { keyText } from "./key-bytes.ts";
 import { StoredObject } from "./object.ts";
 
 /*
@@ -157,6 +159,43 @@ export function writeObject(
     content,
     valueStart,
     valueEnd,
+  );
+}
+
+/**
+ * Reads an object whose encoded form, with `objectTag`, is next. It is a part of the cursor's bytes, which are not copied.
+ * `key`: the object's key, if that is not what the encoded form has. Throws a WireFault.
+ */
+export function readObject(cursor: MessageCursor, isAscii: boolean, key?: string): StoredObject {
+  const { bytes, position: encodedStart } = cursor;
+  if (cursor.next() !== objectTag) throw new WireFault("has something else than an object");
+  const outer = cursor.enter();
+  const { end } = cursor;
+  let name = key;
+  let createRevision = 0;
+  let modRevision = 0;
+  let version = 0;
+  let lease = 0n;
+  let valueStart = end;
+  for (let tag = cursor.next(); tag !== 0; tag = cursor.next()) {
+    if (tag === createRevisionTag) createRevision = cursor.natural();
+    else if (tag === modRevisionTag) modRevision = cursor.natural();
+    else if (tag === versionTag) version = cursor.natural();
+    else if (tag === leaseTag) lease = cursor.bigint();
+    else if (tag === keyTag) {
+      cursor.content();
+      name ??= isAscii
+        ? bytes.toString("latin1", cursor.start, cursor.end)
+        : keyText(bytes, cursor.start, cursor.end);
+    } else if (tag === valueTag) {
+      cursor.content();
+      valueStart = cursor.start;
+    } else cursor.skip(tag);
+  }
+  cursor.leave(outer);
+  return new StoredObject(
+    ...([name ?? "", bytes, createRevision, modRevision, version, lease] as const),
+    ...([valueStart, end, encodedStart] as const),
   );
 }
 

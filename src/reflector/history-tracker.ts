@@ -1,11 +1,16 @@
 import { type Clock, pause } from "../base/clock.ts";
 import { hasReason, otherHistory, WatchFanoutError } from "../base/errors.ts";
+import type { KeptState } from "../cache-files/kept-state.ts";
 import type { WatchBatch, WatchEvent } from "../model/event.ts";
 import { isSameObject, type StoredObject } from "../model/object.ts";
 import type { Scope, Storage, WrittenObjects } from "../storage/storage.ts";
+import { readPast } from "./backfill/past-events.ts";
 
 /** Interval between reads of the history's id, in milliseconds. */
 const askAgainMs = 2_000;
+
+/** Number of these intervals after which a state that is kept gets progress. */
+const readsPerProgress = 30;
 
 /** The history that a Reflector follows, and the checks that detect another one. */
 export class HistoryTracker {
@@ -17,9 +22,14 @@ export class HistoryTracker {
   #id = "";
 
   /** `onIdentified` is called when an id becomes known that could not be read before. */
-  constructor(storage: Storage, scope: Scope, onIdentified: (id: string) => void) {
+  constructor(
+    storage: Storage,
+    scope: Scope,
+    onIdentified: (id: string) => void,
+    known?: KnownKeys,
+  ) {
     this.#storage = storage;
-    this.#recent = storage.writtenAfter === undefined ? undefined : new RecentChanges(scope);
+    this.#recent = storage.writtenAfter === undefined ? undefined : new RecentChanges(scope, known);
     this.#onIdentified = onIdentified;
   }
 
@@ -38,6 +48,14 @@ export class HistoryTracker {
     this.#id = id;
     this.#fingerprint.ofState(objects);
     this.#recent?.reset(objects, revision);
+  }
+
+  /** Follows the history of a state that was kept, whose last events were these. */
+  restore(kept: KeptState): void {
+    this.#id = kept.historyId;
+    this.#fingerprint.ofState(kept.objects);
+    this.#fingerprint.of(kept.events.at(-1));
+    this.#recent?.restore(kept);
   }
 
   /**
@@ -73,7 +91,8 @@ export class HistoryTracker {
 
   /**
    * Rejects with HISTORY_CHANGED if the store's state at the last known revision is not the known state;
-   * REVISION_TOO_OLD if that can't be read any more. Costs the store as much as a list.
+   * REVISION_TOO_OLD if that can't be read any more. Costs the store as much as a list, unless the changes since the last
+   * known one are few.
    */
   async checkState(signal: AbortSignal): Promise<void> {
     await this.#recent?.check(this.#storage, signal);
@@ -89,11 +108,14 @@ export class HistoryTracker {
    * Reads the history's id periodically, and rejects with HISTORY_CHANGED if another replica has written a new one: if
    * the store was restored to a state that is newer than this replica's, a watch continues as if nothing had happened.
    * A storage that announces its history is asked only until the id is known. Resolves when the signal is aborted.
+   *
+   * `needsProgress`: the state is kept on disk, and must not fall behind what the store compacts while nothing is written.
    */
-  async poll(clock: Clock, signal: AbortSignal): Promise<void> {
-    while (!signal.aborted) {
+  async poll(clock: Clock, signal: AbortSignal, needsProgress: boolean = false): Promise<void> {
+    for (let round = 1; !signal.aborted; round++) {
       await pause(clock, askAgainMs, signal);
       if (signal.aborted) return;
+      if (needsProgress && round % readsPerProgress === 0) this.#storage.requestProgress();
       if (this.#storage.announcesHistory === true && this.#id !== "") continue;
       try {
         await this.checkId(signal);
@@ -169,6 +191,16 @@ function notThisHistory({ key, modRevision }: StoredObject): WatchFanoutError {
 /** Maximum number of recorded changes. */
 const capacity = 64;
 
+/** Number of revisions that are read before the last change, and at least after it; maximum size of their events in bytes. */
+const fewRevisions = 1_000;
+const maxReadBytes = 4 * 1024 ** 2;
+
+/** The keys of the known state, as it is now. */
+export interface KnownKeys {
+  readonly has: (key: string) => boolean;
+  readonly clock: Clock;
+}
+
 /**
  * The newest changes of a history and its number of objects, which identify a state.
  *
@@ -176,6 +208,10 @@ const capacity = 64;
  * since the backup, both histories have that. But then every difference was written after it, or was deleted. So the
  * store is asked, at the last delivered revision, what was written after the oldest recorded change. It must be
  * exactly the recorded changes, and the number of objects must be the same.
+ *
+ * To find that, a store reads all keys. If the last change was few revisions ago, they are read instead, with some before it,
+ * as a watch has them: they must be the recorded changes, and nothing that leads to another state. That proves nothing
+ * of deletions that are not recorded, so it needs a change after the list.
  */
 export class RecentChanges {
   readonly #scope: Scope;
@@ -185,14 +221,19 @@ export class RecentChanges {
   readonly #isDeletionAt: boolean[] = [];
   /** The index of the next change in the ring buffer. */
   #next = 0;
-  /** Every change after this revision is recorded. */
+  /** Every change after this revision is recorded, except deletions. */
   #after = 0;
+  /** Every deletion after this revision is recorded as well. */
+  #deletionsAfter = 0;
   /** The revision of the known state. */
   #revision = 0;
   #count = 0;
+  readonly #known: KnownKeys | undefined;
 
-  constructor(scope: Scope) {
+  /** Without `known` the state is always compared. */
+  constructor(scope: Scope, known?: KnownKeys) {
     this.#scope = scope;
+    this.#known = known;
   }
 
   /** Starts with a listed state. */
@@ -202,9 +243,27 @@ export class RecentChanges {
     this.#isDeletionAt.length = 0;
     this.#next = 0;
     this.#after = 0;
+    this.#deletionsAfter = revision;
     this.#count = objects.length;
     this.#revision = revision;
     for (const { key, modRevision } of newest(objects)) this.#remember(key, modRevision, false);
+  }
+
+  /** Starts with a state that was kept. */
+  restore({
+    objects,
+    revision,
+    events,
+    eventsAfter,
+  }: Omit<KeptState, "historyId" | "syncedAt">): void {
+    this.reset(
+      objects.filter(({ modRevision }) => modRevision <= eventsAfter),
+      revision,
+    );
+    this.#deletionsAfter = eventsAfter;
+    this.#count = objects.length;
+    for (const { type, object } of events.slice(-capacity - 1))
+      this.#remember(object.key, object.modRevision, type === "DELETED");
   }
 
   advance({ events, revision }: WatchBatch): void {
@@ -226,6 +285,7 @@ export class RecentChanges {
     const revision = this.#revision;
     const count = this.#count;
     const expected = this.#current();
+    if (await this.#hasNothingElse(storage, signal)) return;
     const found = await storage.writtenAfter({
       scope: this.#scope,
       revision,
@@ -235,6 +295,49 @@ export class RecentChanges {
     });
     const isSame = found.total === count && isExactly(found.written, expected);
     if (!isSame) throw notThisState(revision, found, count);
+  }
+
+  /**
+   * Whether the store's events around and after the last known change lead to the known state. False as well if that can't be
+   * found out, or a comparison of the state costs less. Rejects as the storage fails.
+   */
+  async #hasNothingElse(storage: Storage, signal: AbortSignal): Promise<boolean> {
+    const revision = this.#revision;
+    const last = this.#revisions.at(this.#next - 1) ?? 0;
+    // A listed state does not show what was deleted after its newest object.
+    const isKnown = last > Math.max(1, this.#after) && last >= this.#deletionsAfter;
+    const isCostly = revision - last > Math.max(fewRevisions, this.#count);
+    if (this.#known === undefined || isCostly || !isKnown) return false;
+    const { has, clock } = this.#known;
+    // A watch would wait for what a restored store does not have yet.
+    if ((await storage.currentRevision(signal)) < revision) return false;
+    const source = { storage, scope: this.#scope, clock };
+    // If the store has compacted what was before, the last change must do.
+    for (const before of [fewRevisions, 0]) {
+      const after = Math.max(1, this.#after, last - 1 - before);
+      const expected = this.#since(after);
+      const { past, failure } = await readPast(source, [after], revision, maxReadBytes, signal);
+      if (past !== undefined) {
+        const isAbsent = (key: string): boolean => revision === this.#revision && !has(key);
+        return leadsTo(past.events, expected, isAbsent);
+      }
+      if (!hasReason(failure, "REVISION_TOO_OLD") || last !== this.#revisions.at(this.#next - 1))
+        return false;
+    }
+    return false;
+  }
+
+  /** The recorded changes after a revision, by key: the last revision of each, 0 if it was deleted. */
+  #since(after: number): Map<string, number> {
+    const since = new Map<string, number>();
+    const length = this.#keys.length;
+    for (let i = 0; i < length; i++) {
+      const at = (this.#next + i) % length;
+      const revision = this.#revisions[at] ?? 0;
+      if (revision > after)
+        since.set(this.#keys[at] ?? "", this.#isDeletionAt[at] === true ? 0 : revision);
+    }
+    return since;
   }
 
   /** The recorded changes that were not deleted later, by key. */
@@ -278,6 +381,23 @@ function newest(objects: readonly StoredObject[]): readonly StoredObject[] {
     oldest = chosen[0]?.modRevision ?? 0;
   }
   return chosen.sort(byRevision).slice(-most);
+}
+
+/** Whether all events lead to what is expected of each key. Other keys may have come and gone: `isAbsent` now. */
+function leadsTo(
+  events: readonly WatchEvent[],
+  expected: ReadonlyMap<string, number>,
+  isAbsent: (key: string) => boolean,
+): boolean {
+  const found = new Map<string, number>();
+  for (const { type, object } of events) {
+    found.set(object.key, type === "DELETED" ? 0 : object.modRevision);
+  }
+  for (const [key, at] of expected) if (found.get(key) !== at) return false;
+  for (const [key, at] of found) {
+    if (!expected.has(key) && (at !== 0 || !isAbsent(key))) return false;
+  }
+  return true;
 }
 
 function isExactly(written: readonly StoredObject[], expected: Map<string, number>): boolean {

@@ -28,7 +28,7 @@ interface Transition {
  *     list     no resume point: the whole state is listed, then the watch starts from its revision
  *     resume   a resume point: the watch starts after it, once the history is checked
  *
- *     list   -> resume   `resumeFrom`, after the target has the listed state
+ *     list   -> resume   `resumeFrom`, after the target has the listed state; `restore`, before the first list
  *     resume -> list     `fail` with REVISION_TOO_OLD, HISTORY_LOST or HISTORY_CHANGED, or with one refusal too
  *                        many; `invalidate`; `relist`
  *     resume -> resume   `fail` with any other error
@@ -130,6 +130,14 @@ export class ReflectorState {
   endReplace(cause: ReplaceCause): void {
     this.#lists++;
     if (cause !== "history lost") this.#historyGeneration++;
+  }
+
+  /** The target gets a state of an earlier process: nothing was delivered since, as after this failure. */
+  restore(revision: number, failure: WatchFanoutError): void {
+    const { cause } = this.beginReplace();
+    this.endReplace(cause);
+    this.resumeFrom(revision);
+    this.#failure = failure;
   }
 
   /** The next step is a watch from this revision. */

@@ -2,6 +2,7 @@ import type { BackoffBounds } from "../base/backoff.ts";
 import type { Clock } from "../base/clock.ts";
 import type { WatchFanoutError } from "../base/errors.ts";
 import type { Logger } from "../base/logger.ts";
+import type { KeptState } from "../cache-files/kept-state.ts";
 import type { WatchBatch } from "../model/event.ts";
 import type { StoredObject } from "../model/object.ts";
 import type { Scope, Storage } from "../storage/storage.ts";
@@ -15,6 +16,8 @@ export interface ListedState {
   readonly historyId: string;
   /** The store's own revision when the list began. Above `revision` if later events follow. */
   readonly current: number;
+  /** Where the state comes from if it was not listed: it was kept when an earlier process ended. */
+  readonly kept?: KeptState | undefined;
 }
 
 /**
@@ -30,6 +33,8 @@ export interface ReflectorTarget {
    * to another history. Default: false.
    */
   conflictsWith?(state: Pick<ListedState, "objects" | "revision">): boolean;
+  /** Whether the state has an object with this key. Absent: that can't be asked. */
+  has?(key: string): boolean;
   /**
    * Does the slow part of processing listed objects before `replace`, which is synchronous. Rejects with the signal's
    * reason when it is aborted.
@@ -74,6 +79,16 @@ export interface ReflectorOptions {
    * INVALID_REQUEST and is retried. Default: no limit.
    */
   readonly maxBytes?: number | undefined;
+  /**
+   * Loads the target's state that an earlier process has kept, before the first list; resolves to undefined if nothing is
+   * kept. Rejects only with the signal's reason. Default: nothing is kept.
+   */
+  readonly loadKept?: ((signal: AbortSignal) => Promise<KeptState | undefined>) | undefined;
+  /**
+   * Whether the first list may be of what another server has cached, if that can't reach its own source: for targets that say
+   * how old their state is. Default false: then the first list waits.
+   */
+  readonly startsFromCached?: boolean | undefined;
   readonly backoff?: BackoffBounds | undefined;
   /** Called on each failure, once the next step is decided. If it throws, `run` rejects with that error. */
   readonly onFailure?: ((failure: ReflectorFailure) => void) | undefined;

@@ -11,7 +11,7 @@ import type { Scope } from "../storage/storage.ts";
 import { HistoryTracker } from "./history-tracker.ts";
 import { ReflectorState } from "./reflector-state.ts";
 import type { ReflectorOptions } from "./reflector-target.ts";
-import { listState } from "./state-lister.ts";
+import { listState, revisionToList } from "./state-lister.ts";
 import { WatchSession } from "./watch-session.ts";
 
 export type {
@@ -56,9 +56,9 @@ export class Reflector {
     const { backoff = defaultBackoffBounds, random = Math.random } = options;
     this.#options = options;
     this.#scope = scope;
-    this.#history = new HistoryTracker(storage, scope, (historyId) =>
-      callTarget(() => target.identify?.(historyId)),
-    );
+    const identify = (id: string): void => callTarget(() => target.identify?.(id));
+    const has = target.has?.bind(target);
+    this.#history = new HistoryTracker(storage, scope, identify, has && { has, clock });
     this.#confirmation = new SingleFlight(
       () => this.#history.confirm(this.#stopping.signal),
       clock,
@@ -201,8 +201,11 @@ export class Reflector {
 
   async #run(): Promise<void> {
     const { signal } = this.#stopping;
+    let hasBegun = false;
     while (!signal.aborted) {
       try {
+        if (!hasBegun) await this.#restore();
+        hasBegun = true;
         await this.#listAndWatch();
       } catch (error) {
         if (error instanceof TargetFault) throw error.cause;
@@ -211,6 +214,26 @@ export class Reflector {
         await this.#backOff(error);
       }
     }
+  }
+
+  /**
+   * Delivers the state that an earlier process has kept, if there is one. The storage counts as lost until the watch after
+   * it has delivered anything, and so has been confirmed, as any watch that resumes.
+   */
+  async #restore(): Promise<void> {
+    const { target, loadKept } = this.#options;
+    const { signal } = this.#stopping;
+    const kept = await loadKept?.(signal);
+    if (kept === undefined) return;
+    const { objects, revision, historyId, events } = kept;
+    await this.#prepare(objects);
+    await this.#prepare(events.flatMap(({ object, previous = object }) => [object, previous]));
+    signal.throwIfAborted();
+    this.#history.restore(kept);
+    this.#state.restore(revision, notFollowedYet());
+    callTarget(() =>
+      target.replace({ objects, revision, historyId, current: revision, kept }, "start"),
+    );
   }
 
   /** Lists or resumes, then watches until the watch ends. Rejects with why. */
@@ -248,10 +271,10 @@ export class Reflector {
 
   /** Delivers the whole state and returns its revision. */
   async #list(): Promise<number> {
-    const { storage, target } = this.#options;
+    const { storage, target, startsFromCached = false } = this.#options;
     const { signal } = this.#stopping;
-    const { invalidations } = this.#state;
-    const current = await storage.currentRevision(signal);
+    const { invalidations, cause: reason } = this.#state;
+    const current = await revisionToList(storage, startsFromCached && reason === "start", signal);
     let historyId = await this.#findHistory(current, signal);
     const { historyId: listedId, ...state } = await listState(this.#options, current, signal);
     // The store may have been restored between the requests.
@@ -310,7 +333,7 @@ export class Reflector {
    * watch compares the whole state. After a list it was moments before, so its last change and the history's id will do.
    */
   #watchFrom(revision: number, isResumed: boolean): Promise<void> {
-    const { storage, clock } = this.#options;
+    const { storage, clock, loadKept } = this.#options;
     const history = this.#history;
     const stream = storage.watch({
       scope: this.#scope,
@@ -327,7 +350,7 @@ export class Reflector {
       stream,
       confirm: history.canCheckState ? confirm : undefined,
       deliver: (batch) => this.#deliver(batch),
-      guard: (signal) => history.poll(clock, signal),
+      guard: (signal) => history.poll(clock, signal, loadKept !== undefined),
     });
     return this.#watch.ended;
   }
@@ -349,6 +372,12 @@ export class Reflector {
     this.#outage.ended("following the store again");
     callTarget(() => onRecovered?.());
   }
+}
+
+function notFollowedYet(): WatchFanoutError {
+  return upstreamUnavailable(
+    "The state was kept by an earlier process, and its source has not confirmed it since the start.",
+  );
 }
 
 function changedDuringList(): WatchFanoutError {

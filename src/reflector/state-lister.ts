@@ -2,6 +2,7 @@ import { hasReason, invalidRequest, type WatchFanoutError } from "../base/errors
 import { memoryOverheadBytes } from "../model/event.ts";
 import { estimatedBytes, type StoredObject } from "../model/object.ts";
 import { checkSameHistory } from "../storage/checks.ts";
+import type { Storage } from "../storage/storage.ts";
 import type { ReflectorOptions } from "./reflector-target.ts";
 
 /** Maximum size of one page in bytes, if the list is bounded in bytes. */
@@ -16,6 +17,22 @@ interface Listed {
   readonly objects: readonly StoredObject[];
   /** As that of a ListResult. */
   readonly historyId: string | undefined;
+}
+
+/** The store's revision. With `mayBeCached`, and if that can't be asked, the revision of what another server has of it. */
+export async function revisionToList(
+  storage: Storage,
+  mayBeCached: boolean,
+  signal: AbortSignal,
+): Promise<number> {
+  try {
+    return await storage.currentRevision(signal);
+  } catch (error) {
+    const isAway = hasReason(error, "UPSTREAM_UNAVAILABLE");
+    const cached = mayBeCached && isAway ? storage.cachedRevision?.(signal) : undefined;
+    if (cached === undefined) throw error;
+    return cached;
+  }
 }
 
 /**

@@ -62,6 +62,7 @@ export function createService(options: ServiceOptions, defences?: Http2Defences)
       for (const resource of resources.values()) resource.drain();
       subscribe.drain();
       leases?.keepAlive.drain();
+      context.grantedLeases.stop();
     },
   };
 }

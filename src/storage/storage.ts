@@ -50,6 +50,11 @@ export interface Storage {
    * Only a storage that receives the id with the revision checks it: it rejects with HISTORY_CHANGED.
    */
   currentRevision(signal?: AbortSignal, historyId?: string): Promise<number>;
+  /**
+   * The revision that the storage has, without asking its own source: for readers that begin while that is away. Absent: it
+   * has no other source.
+   */
+  cachedRevision?(signal?: AbortSignal): Promise<number>;
   /** Whether every watch ends with HISTORY_CHANGED when the history's id changes. Default: that has to be asked for. */
   readonly announcesHistory?: boolean | undefined;
   /**

@@ -124,6 +124,16 @@ export function registerCacheMetrics(
       "Times that the state was listed again after the first list.",
       (stats) => stats.relists,
     ),
+    watch_fanout_cache_warm_starts: counter(
+      "{start}",
+      "Starts of the cache from the state that an earlier process has kept in --cache-dir, without a list.",
+      (stats) => stats.warmStarts,
+    ),
+    watch_fanout_cache_keeper_failures: counter(
+      "{failure}",
+      "Times that the state of the cache could not be read from or written to --cache-dir.",
+      (stats) => stats.keeperFailures,
+    ),
     watch_fanout_consistency_checks: counter(
       "{check}",
       "Comparisons of the whole cache with the store.",

@@ -1,24 +1,19 @@
 import type { Clock } from "../base/clock.ts";
 import { historyChanged, revisionTooOld, upstreamUnavailable } from "../base/errors.ts";
+import type { WatchEvent } from "../model/event.ts";
 import { checkInteger } from "../storage/checks.ts";
-import { MemoryStorage } from "../storage/memory/memory-storage.ts";
 import { MemoryStore } from "../storage/memory/memory-store.ts";
-import type { Operation } from "../storage/memory/mvcc-store.ts";
 import type { Storage } from "../storage/storage.ts";
 import { Fault } from "./fault.ts";
 import { LosableStorage } from "./losable-storage.ts";
 
-/** A resource that the service does not have. */
+/** A key of no resource. */
 const outside = "\0outside";
-
-/** The changes of one revision, by resource. */
-type Revision = Map<string, Operation[]>;
 
 /** The embedded store of a test service. It can lose its past, be restored to it, and be lost. */
 export class TestStore {
   readonly #clock: Clock;
   #store: MemoryStore;
-  readonly #resources = new Set<string>([outside]);
   readonly #opened = new Set<LosableStorage>();
   #loss: Fault | undefined;
 
@@ -34,7 +29,6 @@ export class TestStore {
 
   /** Opens a resource, until the storage is closed. */
   open(resource: string): Storage {
-    this.#resources.add(resource);
     const storage = new LosableStorage(this.#store, resource, {
       check: () => this.check(),
       onClosed: () => this.#opened.delete(storage),
@@ -67,11 +61,8 @@ export class TestStore {
 
   /** Compacts everything up to a revision that no reader has seen. */
   async forgetPast(): Promise<void> {
-    this.#commit(
-      this.#store,
-      new Map([[outside, [{ type: "put", key: "a", value: Buffer.of() }]]]),
-    );
-    this.#store.compact(this.#store.log.newest);
+    const { revision } = await this.#store.update((draft) => draft.put(outside, Buffer.of(), 0n));
+    await this.#store.compact(revision);
   }
 
   /**
@@ -83,13 +74,19 @@ export class TestStore {
    */
   async restore(revision: number): Promise<void> {
     checkInteger("revision", revision, 1);
-    const { newest, oldest } = this.#store.log;
+    const { revision: newest, oldest } = this.#store;
     if (revision > newest) throw historyChanged(revision, newest);
     if (oldest > 1) throw revisionTooOld(1, oldest);
     const past = this.#past();
     const restored = new MemoryStore({ clock: this.#clock });
-    for (let each = 2; each <= revision; each++)
-      this.#commit(restored, past.get(each) ?? new Map());
+    for (let each = 2; each <= revision; each++) {
+      await restored.update((draft) => {
+        for (const { type, object } of past.get(each) ?? []) {
+          if (type === "DELETED") draft.delete(object.key);
+          else draft.put(object.key, object.value, 0n);
+        }
+      });
+    }
     await this.#store.close();
     this.#store = restored;
   }
@@ -99,33 +96,19 @@ export class TestStore {
     return this.#store.close();
   }
 
-  #commit(store: MemoryStore, changes: Revision): void {
-    store.commit(
-      [...changes].map(([name, operations]) => ({ keys: store.keysOf(name), operations })),
-    );
-  }
-
   /** All changes, by revision. */
-  #past(): Map<number, Revision> {
-    const past = new Map<number, Revision>();
-    for (const resource of this.#resources) {
-      const storage = new MemoryStorage({ store: this.#store, resource });
-      const all = { scope: { prefix: "" }, afterRevision: 1, withPrevious: false };
-      const watch = storage.watch(all);
-      for (let batch = watch.read(); batch !== undefined; batch = watch.read()) {
-        for (const { type, revision, object } of batch.events) {
-          const { key, value } = object;
-          const changes = past.get(revision) ?? new Map<string, Operation[]>();
-          past.set(revision, changes);
-          const operations = changes.get(resource) ?? [];
-          changes.set(resource, operations);
-          operations.push(
-            type === "DELETED" ? { type: "delete", key } : { type: "put", key, value },
-          );
-        }
+  #past(): Map<number, WatchEvent[]> {
+    const past = new Map<number, WatchEvent[]>();
+    const all = { scope: { prefix: "" }, afterRevision: 1, withPrevious: false };
+    const watch = this.#store.watch(all);
+    for (let batch = watch.read(); batch !== undefined; batch = watch.read()) {
+      for (const event of batch.events) {
+        const changes = past.get(event.revision) ?? [];
+        past.set(event.revision, changes);
+        changes.push(event);
       }
-      watch.close();
     }
+    watch.close();
     return past;
   }
 }

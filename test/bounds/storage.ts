@@ -2,6 +2,41 @@ import type { Bound } from "./bound.ts";
 
 export const storageBounds: readonly Bound[] = [
   {
+    what: "calls of the thread of a data file",
+    owners: ["JournalCalls", "JournalService"],
+    bound: "1 commit, 1 tick, 1 backup; 8 reads, 256 waiting; each a page",
+    per: "store",
+    atBound: "UPSTREAM_UNAVAILABLE",
+    shownBy: [
+      "that wait are bounded in number",
+      "is one at a time, and a closed journal has ended it",
+    ],
+  },
+  {
+    what: "records that a read of a data file has found",
+    owners: ["FoundParts"],
+    bound: "`maxEvents`, `limit` and `maxBytes` of the request, and one revision",
+    per: "call",
+    atBound: "the page ends",
+    shownBy: ["of changes end after the revision that reaches a bound"],
+  },
+  {
+    what: "times of revisions of a data file",
+    owners: ["Retention"],
+    bound: "66: one for each 64th of `maxHistoryMs`, at most one a second",
+    per: "store",
+    atBound: "those of expired history go",
+    shownBy: ["expires by age, whole revisions, and what is newer stays"],
+  },
+  {
+    what: "requests with an id in a data file",
+    owners: ["MarkedRows"],
+    bound: "10,000; leases as the store",
+    per: "store",
+    atBound: "the oldest go",
+    shownBy: ["has the newest 10,000 requests"],
+  },
+  {
     what: "a list in progress",
     owners: ["listState"],
     bound: "by the state; `maxBytes` if the source is not trusted",
@@ -242,7 +277,7 @@ export const storageBounds: readonly Bound[] = [
   },
   {
     what: "objects",
-    owners: ["MvccStore", "Keyspace"],
+    owners: ["MvccStore", "Keyspace", "ObjectMaker"],
     bound:
       "`maxStateBytes`; by default a quarter of the heap, 2 GiB at most, for all resources of an embedded store",
     per: "store",
@@ -262,6 +297,59 @@ export const storageBounds: readonly Bound[] = [
       "drops the oldest revisions above their maximum size, but not the newest",
       "does not exceed the bounds of history, however many labels objects have",
     ],
+  },
+  {
+    what: "changes that are applied and not kept yet",
+    owners: ["GroupCommit", "CommitGroup"],
+    bound: "10,000, or 32 MiB and one change; 10,000 that wait to be applied",
+    per: "store",
+    atBound: "wait; OVERLOADED",
+    shownBy: [
+      "waits before it is applied while too much waits for the disk, until its signal is aborted",
+    ],
+  },
+  {
+    what: "reads of history that has left memory",
+    owners: ["JournalReads"],
+    bound: "2 at a time; 1,000 objects or changes, 1 MiB each",
+    per: "store",
+    atBound: "wait, owners in turn",
+    shownBy: ["is read two at a time, and by each in turn"],
+  },
+  {
+    what: "resources of a store, and their watches",
+    owners: ["Resources", "Watches"],
+    bound: "fixed; by open streams",
+    per: "store",
+    atBound: "",
+    shownBy: [
+      "have the keys with their prefixes, and revisions in common",
+      "leave nothing behind once the storage is closed",
+    ],
+  },
+  {
+    what: "a chunk of past changes for a watch",
+    owners: ["MemoryWatch"],
+    bound: "1,000 events or 256 KiB, and one revision",
+    per: "watch",
+    atBound: "read when the reader asks for it",
+    shownBy: ["is read only when the reader of a watch asks for it"],
+  },
+  {
+    what: "what one change of the embedded store has written",
+    owners: ["StoreDraft"],
+    bound: "1.5 MiB; the objects that DeletePrefix may delete, or that a lease has",
+    per: "call",
+    atBound: "VALUE_TOO_LARGE, TRANSACTION_TOO_LARGE",
+    shownBy: ["writes with a lease that there is, and not too much"],
+  },
+  {
+    what: "a page of the embedded store",
+    owners: ["ObjectPage"],
+    bound: "`limit` and `maxBytes` of the request",
+    per: "call",
+    atBound: "the next page",
+    shownBy: ["is listed in pages, without raw keys, and with what comes after a key"],
   },
   {
     what: "versions of a key",
@@ -318,5 +406,34 @@ export const storageBounds: readonly Bound[] = [
     per: "stream",
     atBound: "the transaction log keeps the rest",
     shownBy: ["gets large values a few at a time"],
+  },
+  {
+    what: "batches that are not on disk yet, and files of a cache",
+    owners: ["FileStateKeeper", "LogFile", "LogSequence", "OwnFiles"],
+    bound:
+      "16 MiB in memory, 64 MiB of all; 16 GiB on disk, 64 GiB of all; 32 logs; 5 logs that are not closed",
+    per: "resource",
+    atBound: "an older state is kept, and a new one is tried later",
+    shownBy: [
+      "does not respond holds no more than its bound in memory, and leaves the older state",
+      "does not respond gets no further files for each list",
+      "has its bound reached keeps within it, and reports it",
+    ],
+  },
+  {
+    what: "a kept state that is read or written",
+    owners: ["Packer", "ReplayedState"],
+    bound: "by the state and its logs; 512 KiB at a time is written; 60 s to read",
+    per: "resource",
+    atBound: "nothing is loaded",
+    shownBy: ["loads a listed state and the batches after it, with their events"],
+  },
+  {
+    what: "operations on the files of caches",
+    owners: ["ThreadShare"],
+    bound: "2 in progress; others wait: one for each log and snapshot",
+    per: "process",
+    atBound: "wait in order",
+    shownBy: ["does not respond gets no further files for each list"],
   },
 ];

@@ -1,14 +1,13 @@
 import { execFile } from "node:child_process";
-import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { Command } from "commander";
 import { expect, test } from "vitest";
 import { addServeFlags } from "../../src/cli/serve/serve-command.ts";
 import { definition, optionNames } from "../../src/config/options.ts";
+import { main } from "../bundle/command.ts";
 import { compileCache } from "../compile-cache.ts";
 
 const run = promisify(execFile);
-const main = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
 
 async function helpOf(...command: readonly string[]): Promise<string> {
   const env = { PATH: process.env["PATH"], ...compileCache };
@@ -39,7 +38,7 @@ test("the help of serve has each option once, under a heading", async () => {
   const help = await helpOf("serve");
   const headings = [...help.matchAll(/^(\S.*):$/gm)].map(([, heading]) => heading);
   expect(headings).toEqual([
-    ...["Options", "What is served", "Ports and TLS", "Callers and their rights"],
+    ...["Options", "What is served", "Embedded store", "Ports and TLS", "Callers and their rights"],
     ...["etcd and its API", "Caches", "Limits", "Compression", "Log, metrics and traces"],
     ...["Process", "Examples"],
   ]);

@@ -78,6 +78,13 @@ test("the etcd API of a relay is passed to that of its upstream, with its creden
 test("without any source the embedded store serves one resource with all keys", () => {
   expect(load({})).toEqual({
     etcd: undefined,
+    data: {
+      path: "watch-fanout.data/store.db",
+      sync: "full",
+      historyMs: 24 * 3_600_000,
+      historyBytes: 2 * 2 ** 30,
+      maxBytes: 8 * 2 ** 30,
+    },
     upstream: undefined,
     ...{ etcdApi: undefined, ownApi: true },
     resources: [{ name: "default", prefix: "", ...plain }],
@@ -94,6 +101,7 @@ test("without any source the embedded store serves one resource with all keys", 
     },
     eventWindow: { ageMs: 300_000, minEvents: 1_000, maxEvents: 100_000, maxBytes: 64 * 2 ** 20 },
     deepReads: { concurrent: 16, concurrentPerGroup: 4, maxMs: 300_000, maxRevisions: 100_000 },
+    cacheDir: undefined,
     workers: 1,
     stallTimeoutMs: 60_000,
     dispatchIntervalMs: 0,
@@ -127,6 +135,23 @@ test("without any source the embedded store serves one resource with all keys", 
     logLevel: "info",
     logFormat: undefined,
   } satisfies Config);
+});
+
+test(":memory: is a store without a file, also below etcd's API", () => {
+  const { data, etcdApi } = load({ flags: ["--data", ":memory:", "--etcd-api", "on"] });
+  expect(data?.path).toBeUndefined();
+  // The process knows its socket.
+  expect(etcdApi?.next).toMatchObject({ endpoints: [], createsHistoryKey: false });
+});
+
+test("the resource that serves etcd's API from the embedded store has the keys of the namespace", () => {
+  const { resources } = load({ flags: ["--etcd-api", "on", "--etcd-api-namespace", "ns/"] });
+  expect(resources).toEqual([{ name: "default", prefix: "ns/", ...plain }]);
+});
+
+test("with etcd, or as a relay, there is no embedded store", () => {
+  expect(load({ flags: ["--etcd", "http://a", "--resource", "all="] }).data).toBeUndefined();
+  expect(load({ flags: ["--upstream", "root:1"] }).data).toBeUndefined();
 });
 
 test("the defaults are those of the cache and of the server", () => {
@@ -168,6 +193,17 @@ const cases: readonly [
     {},
     ({ upstream, resources }) => [upstream, resources],
     [{ addresses: ["root-0:50051", "[::1]:7"], tls: undefined, tokenFile: undefined }, []],
+  ],
+  ["data", "a.db", {}, ({ data }) => data?.path, "a.db"],
+  ["data-sync", "off", {}, ({ data }) => data?.sync, "off"],
+  ["data-history", "1h", {}, ({ data }) => data?.historyMs, 3_600_000],
+  ["data-history-bytes", "1MiB", {}, ({ data }) => data?.historyBytes, 2 ** 20],
+  [
+    "data-bytes",
+    "4MiB",
+    {},
+    ({ data }) => [data?.maxBytes, data?.historyBytes],
+    [2 ** 22, 2 ** 20],
   ],
   [
     "upstream-tls-ca",
@@ -464,6 +500,13 @@ const cases: readonly [
   ["deep-reads-per-identity", "3", {}, ({ deepReads }) => deepReads.concurrentPerGroup, 3],
   ["deep-read-revisions", "0", {}, ({ deepReads }) => deepReads.maxRevisions, 0],
   ["deep-read-timeout", "2m", {}, ({ deepReads }) => deepReads.maxMs, 120_000],
+  [
+    "cache-dir",
+    "/var/cache/fanout",
+    { env: { WATCH_FANOUT_UPSTREAM: "root:1" } },
+    ({ cacheDir }) => cacheDir,
+    "/var/cache/fanout",
+  ],
   ["workers", "3", {}, ({ workers }) => workers, 3],
   ["stall-timeout", "75s", {}, ({ stallTimeoutMs }) => stallTimeoutMs, 75_000],
   ["max-stream-age", "0s", {}, ({ maxStreamAgeMs }) => maxStreamAgeMs, 0],

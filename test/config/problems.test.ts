@@ -432,6 +432,10 @@ describe("options that need or exclude one another are reported", () => {
       /^--upstream: \S+ is the address of --listen: a relay can't follow itself\./,
     ]),
     [
+      { flags: ["--cache-dir", "caches"] },
+      "--cache-dir: needs --etcd or --upstream: the embedded store is in memory with its caches.",
+    ],
+    [
       { flags: ["--upstream-token-file", "tokens"] },
       "--upstream-token-file: needs --upstream as well.",
     ],
@@ -486,7 +490,26 @@ describe("options that need or exclude one another are reported", () => {
       "--etcd-ca: needs https:// endpoints; write https:// in --etcd.",
     ],
     [{ flags: [...secure, "--etcd-key", "key"] }, "--etcd-key: needs --etcd-cert as well."],
-    [{ flags: ["--etcd-api", "on"] }, "--etcd-api: needs --etcd or --upstream as well."],
+    [
+      { flags: [...etcd, "--data", "a.db"] },
+      "--data: excludes --etcd: it is of the embedded store. Remove one of them.",
+    ],
+    [
+      { flags: [...upstream], env: { WATCH_FANOUT_DATA_HISTORY: "1h" } },
+      "WATCH_FANOUT_DATA_HISTORY: excludes --upstream: it is of the embedded store. Remove one of them.",
+    ],
+    [
+      { flags: ["--data", ":memory:", "--data-sync", "off"] },
+      "--data-sync: has no effect with --data :memory:. Give a file, or leave it out.",
+    ],
+    [
+      { flags: ["--data-bytes", "1KiB"] },
+      "--data-bytes: 1024 bytes are too few. Give at least 1MiB.",
+    ],
+    [
+      { flags: ["--data-history-bytes", "2MiB", "--data-bytes", "1MiB"] },
+      "--data-history-bytes: 2097152 bytes are more than --data-bytes, which is 1048576.",
+    ],
     [
       { flags: [...etcd, "--etcd-api", "on", "--etcd-api-namespace", "ns/"] },
       '--resource: the prefix must begin with that of --etcd-api-namespace, "ns/".',

@@ -2,12 +2,14 @@ import { describe, onTestFinished } from "vitest";
 import { systemClock } from "../../src/base/clock.ts";
 import { EtcdStorage } from "../../src/storage/etcd/etcd-storage.ts";
 import { MemoryStorage } from "../../src/storage/memory/memory-storage.ts";
+import type { MemoryStore } from "../../src/storage/memory/memory-store.ts";
 import type { Operation } from "../../src/storage/memory/mvcc-store.ts";
 import type { Storage } from "../../src/storage/storage.ts";
 import type { Etcd } from "../etcd/etcd.ts";
 import { etcdOfFile } from "../etcd/etcd-of-file.ts";
 import { ManualTimers } from "../server/limits/manual-timers.ts";
 import { clientOf, newPrefix, Source } from "../storage/etcd/source.ts";
+import { durableOfFile } from "./durable-of-file.ts";
 
 /** A store that services are put in front of, and the ways to it that do not lead through them. */
 export interface Backend {
@@ -40,6 +42,19 @@ async function openEmbedded(): Promise<Backend> {
   };
 }
 
+/** A resource of a store that keeps its data in a file, and that other tests write to as well. */
+async function openDurable(store: MemoryStore): Promise<Backend> {
+  const prefix = newPrefix();
+  const storage = new MemoryStorage({ store, resource: prefix, prefix });
+  return {
+    clock: new ManualTimers(),
+    // The service closes what it is given.
+    storage: () => new MemoryStorage({ store, resource: prefix, prefix }),
+    write: (operations) => storage.txn(operations),
+    compact: (revision) => storage.compact(revision),
+  };
+}
+
 /** `prefix`: default one that no other test has. */
 export async function openEtcd(
   etcd: Etcd,
@@ -65,7 +80,7 @@ export async function openEtcd(
 }
 
 /**
- * Rows of the wire contract, each a test, over the embedded store and over a real etcd. Called at the
+ * Rows of the wire contract, each a test, over the embedded store, in memory and in a file, and over a real etcd. Called at the
  * top of a file. Returns that etcd, for rows that only it has.
  *
  * Added to a server of grpc-js, rows run over the embedded store only: a server sees the cache, not the store behind it.
@@ -77,6 +92,8 @@ export function describeContract(
   const etcdOf = etcdOfFile();
   describe(`${name}, on the embedded store`, () => rows(openEmbedded));
   if (process.env["TEST_SERVER"] === "grpc-js") return etcdOf;
+  const durableOf = durableOfFile();
+  describe(`${name}, on a file`, () => rows(async () => openDurable(await durableOf())));
   describe(`${name}, on etcd`, () => rows(async () => openEtcd(await etcdOf())));
   return etcdOf;
 }

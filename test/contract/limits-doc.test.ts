@@ -8,6 +8,7 @@ import { clientBounds } from "../bounds/client.ts";
 import { declaredIn, isOwning, ownersIn } from "../bounds/collections.ts";
 import { connectionBounds } from "../bounds/connections.ts";
 import { etcdApiBounds } from "../bounds/etcd-api.ts";
+import { etcdServerBounds } from "../bounds/etcd-server.ts";
 import { processBounds } from "../bounds/process.ts";
 import { readBounds } from "../bounds/reads.ts";
 import { storageBounds } from "../bounds/storage.ts";
@@ -16,7 +17,7 @@ import { filesWith, notOneFile } from "./test-titles.ts";
 
 const bounds: readonly Bound[] = [
   ...[connectionBounds, callBounds, accessBounds, watcherBounds, readBounds, storageBounds],
-  ...[etcdApiBounds, clientBounds, processBounds],
+  ...[etcdApiBounds, etcdServerBounds, clientBounds, processBounds],
 ].flat();
 
 /**
@@ -24,6 +25,7 @@ const bounds: readonly Bound[] = [
  * has one. Say here which.
  */
 const exceptions: Readonly<Record<string, string>> = {
+  fieldsByMessage: "the messages of etcd's protos",
   CertificateStore:
     "the connections of a server or client that take its certificates, fixed at start",
   CachedResources: "resources, fixed at start",

@@ -1,12 +1,16 @@
 import { existsSync, readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
+import { isThorough } from "../thorough.ts";
 import { entries } from "./entries.ts";
 import { occurrences, requestedMutations } from "./mutate.ts";
 import { runEntry } from "./run.ts";
 import { withTable } from "./table.ts";
 
 /** One of each kind: of the cache, of the library, of what reads etcd. */
-const representatives = ["kubernetes-49992", "kubernetes-115658", "clientv3-fragment"];
+const representatives = [
+  "kubernetes-49992",
+  ...(isThorough ? ["kubernetes-115658", "clientv3-fragment"] : []),
+];
 
 describe("The corpus", () => {
   test("has each bug once", () => {

@@ -1,3 +1,4 @@
+import { durableEntries } from "./durable.ts";
 import type { CorpusEntry } from "./entry.ts";
 import { etcdEntries } from "./etcd.ts";
 import { grpcProxyEntries } from "./grpc-proxy.ts";
@@ -11,7 +12,7 @@ export const origins: Readonly<Record<string, readonly CorpusEntry[]>> = {
   "grpc-proxy and kine": grpcProxyEntries,
   "Kubernetes' watch cache and client-go": kubernetesEntries,
   "this project": ownEntries,
-  "no known bug": plantedEntries,
+  "no known bug": [...plantedEntries, ...durableEntries],
 };
 
 export const entries: readonly CorpusEntry[] = Object.values(origins).flat();

@@ -55,6 +55,7 @@ async function runNode(args: readonly string[], corpus: string): Promise<Output>
   const env = {
     ...environment,
     CORPUS: corpus,
+    THOROUGH: "1",
     NODE_OPTIONS: `--disable-warning=ExperimentalWarning --import=${register}`,
   };
   const options = { cwd: root, env, timeout: timeoutMs, maxBuffer: 64 * 1024 ** 2 };

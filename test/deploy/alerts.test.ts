@@ -46,7 +46,9 @@ describe("The alerts", () => {
   test.skipIf(promtool === undefined).each(testFiles)(
     "fire and are silent as %s says (needs promtool: node scripts/promtool.ts)",
     async (file) => {
-      await run(promtool ?? "", ["test", "rules", join(folder, file)], { timeout: 80_000 });
+      // It collects garbage less often: that takes a quarter of its CPU time otherwise.
+      const env = { ...process.env, GOGC: "800" };
+      await run(promtool ?? "", ["test", "rules", join(folder, file)], { timeout: 80_000, env });
     },
   );
 

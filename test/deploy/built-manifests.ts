@@ -47,7 +47,7 @@ export function parsed(text: string): readonly Manifest[] {
     .filter((manifest) => manifest !== null);
 }
 
-/** The pod of a Deployment. */
+/** The pod of a Deployment or StatefulSet. */
 export class Pod {
   readonly #manifests: readonly Manifest[];
   // biome-ignore lint/suspicious/noExplicitAny: what Kubernetes accepts.
@@ -107,9 +107,9 @@ export class Pod {
   }
 }
 
-/** The Deployments among the manifests, by name. */
-export function deploymentsOf(manifests: readonly Manifest[]): readonly Manifest[] {
-  return manifests.filter(({ kind }) => kind === "Deployment");
+/** The Deployments and StatefulSets among the manifests, by name. */
+export function workloadsOf(manifests: readonly Manifest[]): readonly Manifest[] {
+  return manifests.filter(({ kind }) => kind === "Deployment" || kind === "StatefulSet");
 }
 
 /** Whether all of `selector` is among `labels`. */

@@ -23,15 +23,16 @@ const compose: { services: Record<string, Service>; volumes: Record<string, unkn
   text(join(folder, "compose.yaml")),
   { merge: true },
 );
+const embedded: typeof compose = parse(text(join(folder, "embedded.yaml")));
 const promtool = await binary.installed();
 
 describe("The compose file", () => {
   test("mounts files that exist, and volumes that are declared", () => {
-    for (const { volumes = [] } of Object.values(compose.services)) {
-      for (const volume of volumes) {
+    for (const { services, volumes: declared } of [compose, embedded]) {
+      for (const volume of Object.values(services).flatMap(({ volumes = [] }) => volumes)) {
         const [source = ""] = volume.split(":");
         if (source.startsWith(".")) expect(existsSync(join(folder, source)), source).toBe(true);
-        else expect(Object.keys(compose.volumes)).toContain(source);
+        else expect(Object.keys(declared)).toContain(source);
       }
     }
   });
@@ -49,9 +50,20 @@ describe("The compose file", () => {
   });
 
   test("is open to this machine only, each port once", () => {
-    const ports = Object.values(compose.services).flatMap((service) => service.ports ?? []);
-    for (const port of ports) expect(port).toMatch(/^127\.0\.0\.1:\d+:\d+$/);
-    expect(new Set(ports.map((port) => port.split(":")[1])).size).toBe(ports.length);
+    for (const { services } of [compose, embedded]) {
+      const ports = Object.values(services).flatMap((service) => service.ports ?? []);
+      for (const port of ports) expect(port).toMatch(/^127\.0\.0\.1:\d+:\d+$/);
+      expect(new Set(ports.map((port) => port.split(":")[1])).size).toBe(ports.length);
+    }
+  });
+
+  test("without etcd has the data in its volume", () => {
+    const { command = [], volumes } = embedded.services["watch-fanout"] ?? {};
+    // The default is relative to the working directory of the image.
+    expect(load({}).data?.path).toBe("watch-fanout.data/store.db");
+    expect(command).not.toContain("--data");
+    expect(volumes).toEqual(["data:/var/lib/watch-fanout"]);
+    expect(text("deploy/Dockerfile")).toContain("\nWORKDIR /var/lib/watch-fanout\n");
   });
 
   test("has a collector that the replicas export to, with pipelines of what it declares", () => {

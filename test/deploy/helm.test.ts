@@ -5,9 +5,9 @@ import { openAccess } from "../../src/cli/serve/start-up-text.ts";
 import { Authorizer } from "../../src/policy/authorizer.ts";
 import { policyOf } from "../config/parsed-policy.ts";
 import { identityOf } from "../policy/identities.ts";
-import { deploymentsOf, Pod, text } from "./built-manifests.ts";
+import { Pod, text, workloadsOf } from "./built-manifests.ts";
 import { chart, helm, rendered, runHelm, valuesFiles } from "./chart.ts";
-import { expectOwnPods } from "./own-pods.ts";
+import { expectKeptData, expectOwnPods } from "./own-pods.ts";
 
 test("The chart has the version of the service", () => {
   expect(text(join(chart, "Chart.yaml"))).toContain(
@@ -25,8 +25,9 @@ describe.skipIf(helm === undefined)("The chart (needs helm: node scripts/helm.ts
     async (file) => {
       const manifests = await rendered(file);
       expectOwnPods(manifests);
-      const pods = deploymentsOf(manifests).map((each) => new Pod(each, manifests));
-      expect(pods).toHaveLength(file.includes("relays") ? 2 : 1);
+      const pods = workloadsOf(manifests).map((each) => new Pod(each, manifests));
+      expect(pods).toHaveLength(/relays|embedded/.test(file) ? 2 : 1);
+      expect(expectKeptData(manifests)).toBe(file.includes("embedded") ? 1 : 0);
       for (const pod of pods) {
         const config = pod.config();
         expect(openAccess(config)).toBeUndefined();
@@ -35,9 +36,17 @@ describe.skipIf(helm === undefined)("The chart (needs helm: node scripts/helm.ts
     },
   );
 
+  test("refuses to scale the only process of an embedded store", async () => {
+    const values = ["--set", "data.enabled=true,autoscaling.enabled=true"];
+    const command = ["template", "wf", "--kube-version", "1.31.0", ...values];
+    await expect(runHelm(command, "values.yaml")).rejects.toThrow(
+      "data.enabled is one replica: autoscaling needs relays.enabled",
+    );
+  });
+
   test("has mTLS on both ports, where there are Secrets for it", async () => {
     const manifests = await rendered("ci/mtls-values.yaml");
-    const [pod] = deploymentsOf(manifests).map((each) => new Pod(each, manifests));
+    const [pod] = workloadsOf(manifests).map((each) => new Pod(each, manifests));
     const config = pod?.config();
     expect(config?.tls?.clientAuth).toBe("require");
     expect(config?.admin.tls).toBeDefined();
@@ -47,7 +56,7 @@ describe.skipIf(helm === undefined)("The chart (needs helm: node scripts/helm.ts
 
   test("has relays that follow the Service of the roots, whose policy names them", async () => {
     const manifests = await rendered("ci/relays-values.yaml");
-    const pods = deploymentsOf(manifests).map((each) => new Pod(each, manifests));
+    const pods = workloadsOf(manifests).map((each) => new Pod(each, manifests));
     const [root, relay] = pods.sort((a, b) =>
       a.spec.serviceAccountName.localeCompare(b.spec.serviceAccountName),
     );

@@ -9,14 +9,14 @@ import { policyOf } from "../config/parsed-policy.ts";
 import { identityOf } from "../policy/identities.ts";
 import {
   built,
-  deploymentsOf,
   kubectlVersion,
   kustomizations,
   type Manifest,
   Pod,
   text,
+  workloadsOf,
 } from "./built-manifests.ts";
-import { expectOwnPods } from "./own-pods.ts";
+import { expectKeptData, expectOwnPods } from "./own-pods.ts";
 
 const kubectl = await kubectlVersion();
 const manifests = new Map<string, readonly Manifest[]>();
@@ -68,7 +68,7 @@ describe("The files of deploy", () => {
 
 describe.skipIf(kubectl === undefined)("Kustomize (needs kubectl) builds", () => {
   test.each(kustomizations)("%s, with configurations that the service accepts", (folder) => {
-    const deployments = deploymentsOf(of(folder));
+    const deployments = workloadsOf(of(folder));
     expect(deployments.length).toBe(folder === twoTiers ? 2 : 1);
     for (const deployment of deployments) {
       const config = new Pod(deployment, of(folder)).config();
@@ -91,8 +91,12 @@ describe.skipIf(kubectl === undefined)("Kustomize (needs kubectl) builds", () =>
     expectOwnPods(of(folder));
   });
 
+  test.each(kustomizations)("%s, with a volume for an embedded store", (folder) => {
+    expect(expectKeptData(of(folder))).toBe(folder.endsWith("embedded") ? 1 : 0);
+  });
+
   test.each(kustomizations)("%s, with a policy that is changed without new pods", (folder) => {
-    for (const deployment of deploymentsOf(of(folder))) {
+    for (const deployment of workloadsOf(of(folder))) {
       const { spec } = new Pod(deployment, of(folder));
       const names = spec.volumes.map(
         (volume: { configMap?: { name: string } }) => volume.configMap?.name,
@@ -104,7 +108,7 @@ describe.skipIf(kubectl === undefined)("Kustomize (needs kubectl) builds", () =>
 
   test("pods that trust the authority of the cluster, which is mounted", () => {
     for (const folder of kustomizations) {
-      for (const deployment of deploymentsOf(of(folder))) {
+      for (const deployment of workloadsOf(of(folder))) {
         const { container, spec } = new Pod(deployment, of(folder));
         const [{ value }] = container.env.filter(
           ({ name }: { name: string }) => name === "NODE_EXTRA_CA_CERTS",
@@ -119,7 +123,7 @@ describe.skipIf(kubectl === undefined)("Kustomize (needs kubectl) builds", () =>
   });
 
   test("production with mTLS on both ports, and probes and scraping over HTTPS", () => {
-    const [deployment] = deploymentsOf(of(production));
+    const [deployment] = workloadsOf(of(production));
     if (deployment === undefined) throw new Error("There is no Deployment.");
     const pod = new Pod(deployment, of(production));
     const config = pod.config();
@@ -140,7 +144,7 @@ describe.skipIf(kubectl === undefined)("Kustomize (needs kubectl) builds", () =>
   });
 
   test("two tiers: relays that follow the roots by a token, whose policy names them", () => {
-    const [relay, root] = deploymentsOf(of(twoTiers)).map((each) => new Pod(each, of(twoTiers)));
+    const [relay, root] = workloadsOf(of(twoTiers)).map((each) => new Pod(each, of(twoTiers)));
     const services = of(twoTiers, "Service").map(({ metadata }) => `${metadata.name}:50051`);
     expect(services).toEqual(["watch-fanout-relay:50051", "watch-fanout-root:50051"]);
     expect(relay?.config().upstream?.addresses).toEqual(["watch-fanout-root:50051"]);

@@ -64,10 +64,14 @@ describe("The systemd unit", () => {
     });
   });
 
-  test("writes the audit log into the only folder that the service may write to", async () => {
+  test("writes the audit log and the data into the only folders that the service may write to", async () => {
     expect(settings("LogsDirectory")).toEqual(["watch-fanout"]);
+    expect(settings("StateDirectory")).toEqual(["watch-fanout"]);
+    // The folder of an embedded store without --data, and the one that the comment of the configuration names.
+    expect(settings("WorkingDirectory")).toEqual(["%S/watch-fanout"]);
     const yaml = await readFile(join(folder, "watch-fanout.yaml"), "utf8");
     expect(yaml).toContain("\naudit-log: /var/log/watch-fanout/");
+    expect(yaml).toContain("data: /var/lib/watch-fanout/");
   });
 
   test.skipIf(!hasSystemd)(

@@ -1,4 +1,4 @@
-import { copyFileSync, existsSync, globSync, readFileSync } from "node:fs";
+import { copyFileSync, existsSync, globSync, readFileSync, rmSync } from "node:fs";
 import { delimiter, dirname, join } from "node:path";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { grpcurl as binary } from "../../scripts/grpcurl.ts";
@@ -106,6 +106,11 @@ describe("The commands of", () => {
     await shell.run(block(started, "$ buf curl"));
   });
 
+  test("docs/getting-started.md: etcd's own clients", async () => {
+    const shell = await PageShell.open({ path: [dirname((await etcdOfTest()).etcdctl)] });
+    await shell.run(block(started, "$ npm start -- --etcd-api"));
+  });
+
   test("docs/getting-started.md: what has changed", async () => {
     const shell = await PageShell.open();
     await shell.run(block(started, "$ npm start\n"));
@@ -124,7 +129,7 @@ describe("The commands of", () => {
 
   test("docs/getting-started.md: with etcd", async () => {
     const shell = await shellWithEtcd();
-    await shell.run(block(started, "$ npm start -- --etcd"));
+    await shell.run(block(started, "$ npm start -- --etcd http"));
     await shell.run(block(started, "$ etcdctl put"));
   });
 
@@ -133,6 +138,19 @@ describe("The commands of", () => {
     shell.write("watch-fanout.yaml", yamlOf(started, "# watch-fanout.yaml"));
     await shell.run(block(started, "$ npm start -- --config"));
     await shell.run(block(started, "$ bin/watch-fanout put --resource pods"));
+  });
+
+  test("docs/embedded-store.md: backup, restore, and the way to etcd", async () => {
+    const page = "docs/embedded-store.md";
+    const shell = await shellWithEtcd();
+    await shell.run(block(started, "$ npm start\n"));
+    await shell.run(block("README.md", "$ bin/watch-fanout put"));
+    await shell.run(block(page, "watch-fanout backup"));
+    await shell.endAll();
+    await shell.run(block(page, "watch-fanout restore"));
+    await shell.run(block(page, "watch-fanout serve --data"));
+    await shell.run(block(page, "watch-fanout export"));
+    await shell.run(block(page, "$ watch-fanout serve --etcd"));
   });
 
   test("docs/scaling.md: workers", async () => {
@@ -163,6 +181,8 @@ describe("The commands of", () => {
     await shell.run(block("docs/security.md", "openssl req"));
     await shell.run(block("docs/security.md", "$ watch-fanout serve --tls-cert"));
     await shell.endAll();
+    // The page shows the commands with an empty store each time.
+    rmSync(join(shell.folder, "watch-fanout.data"), { recursive: true });
     await shell.run(block("docs/security.md", "$ watch-fanout token generate > alice.token"));
     await shell.endAll();
     for (const kind of ["pem", "key"]) {

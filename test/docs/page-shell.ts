@@ -3,13 +3,11 @@ import { once } from "node:events";
 import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { expect, onTestFinished } from "vitest";
+import { main } from "../bundle/command.ts";
 import { compileCache } from "../compile-cache.ts";
 import { freePorts } from "../etcd/free-ports.ts";
 import { untilSeen } from "../faults/patience.ts";
-
-const checkout = fileURLToPath(new URL("../..", import.meta.url));
 
 /** A block of commands of a page. In a "console" block their output is shown as well. */
 export interface Block {
@@ -50,7 +48,6 @@ export class PageShell {
   private constructor(ports: readonly number[], options: PageShellOptions) {
     const bin = join(this.folder, "bin");
     mkdirSync(bin);
-    const main = join(checkout, "src/cli/main.ts");
     const node = `exec '${process.execPath}' --disable-warning=ExperimentalWarning '${main}'`;
     script(join(bin, "watch-fanout"), `${node} "$@"`);
     // The script of the manifest, without the time that npm itself takes.

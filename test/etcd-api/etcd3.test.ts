@@ -1,6 +1,6 @@
 import { Etcd3, type IKeyValue } from "etcd3";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { enableAuth } from "../etcd/etcd.ts";
+import { enableAuth, testWithEtcd } from "../etcd/etcd.ts";
 import { etcdOfFile } from "../etcd/etcd-of-file.ts";
 import { type Front, frontOfFile, startFront, untilReady } from "./front.ts";
 
@@ -62,24 +62,27 @@ test("etcd3 keeps leases alive, locks and elects", async () => {
 });
 
 // The last test: it turns authentication on.
-test("clients with different users share nothing (etcd issues 16112, 19296, 19033, 22065)", async () => {
-  const { url } = await etcdOf();
-  await enableAuth(url, "r");
-  const auth = { username: "root", password: "r" };
-  const root = new Etcd3({ hosts: front.url, auth });
-  const nobody = new Etcd3({ hosts: front.url });
-  try {
-    await root.put("auth/a").value("1");
-    expect(await root.get("auth/a").string()).toBe("1");
-    await expect(nobody.get("auth/a").string()).rejects.toThrow("user name is empty");
-    const user = await root.user("ann").create("a");
-    const ann = new Etcd3({ hosts: front.url, auth: { username: "ann", password: "a" } });
-    await expect(ann.get("auth/a").string()).rejects.toThrow("permission denied");
-    expect(await root.get("auth/a").string()).toBe("1");
-    ann.close();
-    await user.delete();
-  } finally {
-    root.close();
-    nobody.close();
-  }
-});
+testWithEtcd("users")(
+  "clients with different users share nothing (etcd issues 16112, 19296, 19033, 22065)",
+  async () => {
+    const { url } = await etcdOf();
+    await enableAuth(url, "r");
+    const auth = { username: "root", password: "r" };
+    const root = new Etcd3({ hosts: front.url, auth });
+    const nobody = new Etcd3({ hosts: front.url });
+    try {
+      await root.put("auth/a").value("1");
+      expect(await root.get("auth/a").string()).toBe("1");
+      await expect(nobody.get("auth/a").string()).rejects.toThrow("user name is empty");
+      const user = await root.user("ann").create("a");
+      const ann = new Etcd3({ hosts: front.url, auth: { username: "ann", password: "a" } });
+      await expect(ann.get("auth/a").string()).rejects.toThrow("permission denied");
+      expect(await root.get("auth/a").string()).toBe("1");
+      ann.close();
+      await user.delete();
+    } finally {
+      root.close();
+      nobody.close();
+    }
+  },
+);

@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { beforeAll, describe, expect, onTestFinished, test } from "vitest";
+import { testWithEtcd } from "../etcd/etcd.ts";
 import { etcdOfFile } from "../etcd/etcd-of-file.ts";
 import { type Front, frontOfFile, startFront, untilReady } from "./front.ts";
 
@@ -137,23 +138,24 @@ describe("etcdctl", () => {
     await observer.printed(/elect\/a\/\w+\nme/);
   });
 
-  test("shows members with the address of this service, and their status and health", async ({
-    skip,
-  }) => {
-    if (tool === undefined) skip();
-    const { url, version } = await etcdOf();
-    const { members } = JSON.parse(await etcdctl("member", "list", "-w", "json"));
-    expect(members).toMatchObject([{ name: "test", clientURLs: ["http://front:2379"] }]);
-    const direct = await run(tool ?? "", ["--endpoints", url, "member", "list", "-w", "json"]);
-    const [own] = JSON.parse(direct.stdout).members;
-    expect(members).toEqual([{ ...own, clientURLs: ["http://front:2379"] }]);
-    expect(await etcdctl("endpoint", "status")).toContain(version);
-    expect(await etcdctl("endpoint", "hashkv")).toContain(front.address);
-    expect(await etcdctl("alarm", "list")).toBe("");
-    await run(tool ?? "", ["--endpoints", front.address, "endpoint", "health"]);
-  });
+  testWithEtcd("a member's name")(
+    "shows members with the address of this service, and their status and health",
+    async ({ skip }) => {
+      if (tool === undefined) skip();
+      const { url, version } = await etcdOf();
+      const { members } = JSON.parse(await etcdctl("member", "list", "-w", "json"));
+      expect(members).toMatchObject([{ name: "test", clientURLs: ["http://front:2379"] }]);
+      const direct = await run(tool ?? "", ["--endpoints", url, "member", "list", "-w", "json"]);
+      const [own] = JSON.parse(direct.stdout).members;
+      expect(members).toEqual([{ ...own, clientURLs: ["http://front:2379"] }]);
+      expect(await etcdctl("endpoint", "status")).toContain(version);
+      expect(await etcdctl("endpoint", "hashkv")).toContain(front.address);
+      expect(await etcdctl("alarm", "list")).toBe("");
+      await run(tool ?? "", ["--endpoints", front.address, "endpoint", "health"]);
+    },
+  );
 
-  test("saves a snapshot", async ({ skip }) => {
+  testWithEtcd("snapshots")("saves a snapshot", async ({ skip }) => {
     if (tool === undefined) skip();
     await etcdctl("put", "snapshot/a", "x".repeat(100_000));
     const folder = await mkdtemp(join(tmpdir(), "snapshot-"));
@@ -164,32 +166,33 @@ describe("etcdctl", () => {
   });
 
   // The last test: it turns authentication on.
-  test("manages users and roles, and each client has only its own rights (etcd issues 22065, 16112)", async ({
-    skip,
-  }) => {
-    if (tool === undefined) skip();
-    await etcdctl("user", "add", "root:r");
-    await etcdctl("user", "grant-role", "root", "root");
-    await etcdctl("role", "add", "reader");
-    await etcdctl("role", "grant-permission", "reader", "read", "auth/", "--prefix=true");
-    await etcdctl("user", "add", "ann:a");
-    await etcdctl("user", "grant-role", "ann", "reader");
-    await etcdctl("auth", "enable");
-    const root = ["--user", "root:r"];
-    await etcdctl(...root, "put", "auth/a", "1");
-    await etcdctl(...root, "put", "secret/a", "1");
-    expect(await etcdctl(...root, "get", "secret/a")).toBe("secret/a\n1");
-    expect(await etcdctl("--user", "ann:a", "get", "auth/a")).toBe("auth/a\n1");
-    await expect(etcdctl("--user", "ann:a", "get", "secret/a")).rejects.toThrow(
-      "etcdserver: permission denied",
-    );
-    await expect(etcdctl("--user", "ann:a", "put", "auth/a", "2")).rejects.toThrow(
-      "etcdserver: permission denied",
-    );
-    await expect(etcdctl("get", "secret/a")).rejects.toThrow("etcdserver: user name is empty");
-    await expect(etcdctl("--user", "ann:wrong", "get", "auth/a")).rejects.toThrow(
-      "authentication failed",
-    );
-    expect(await etcdctl(...root, "auth", "disable")).toBe("Authentication Disabled");
-  });
+  testWithEtcd("users")(
+    "manages users and roles, and each client has only its own rights (etcd issues 22065, 16112)",
+    async ({ skip }) => {
+      if (tool === undefined) skip();
+      await etcdctl("user", "add", "root:r");
+      await etcdctl("user", "grant-role", "root", "root");
+      await etcdctl("role", "add", "reader");
+      await etcdctl("role", "grant-permission", "reader", "read", "auth/", "--prefix=true");
+      await etcdctl("user", "add", "ann:a");
+      await etcdctl("user", "grant-role", "ann", "reader");
+      await etcdctl("auth", "enable");
+      const root = ["--user", "root:r"];
+      await etcdctl(...root, "put", "auth/a", "1");
+      await etcdctl(...root, "put", "secret/a", "1");
+      expect(await etcdctl(...root, "get", "secret/a")).toBe("secret/a\n1");
+      expect(await etcdctl("--user", "ann:a", "get", "auth/a")).toBe("auth/a\n1");
+      await expect(etcdctl("--user", "ann:a", "get", "secret/a")).rejects.toThrow(
+        "etcdserver: permission denied",
+      );
+      await expect(etcdctl("--user", "ann:a", "put", "auth/a", "2")).rejects.toThrow(
+        "etcdserver: permission denied",
+      );
+      await expect(etcdctl("get", "secret/a")).rejects.toThrow("etcdserver: user name is empty");
+      await expect(etcdctl("--user", "ann:wrong", "get", "auth/a")).rejects.toThrow(
+        "authentication failed",
+      );
+      expect(await etcdctl(...root, "auth", "disable")).toBe("Authentication Disabled");
+    },
+  );
 });

@@ -26,6 +26,14 @@ export function startFront(
   return startWith({ etcd: etcdUrls, ...flags }, logger);
 }
 
+/** Starts a service with an embedded store, which keeps nothing. */
+export function startEmbedded(
+  flags: Readonly<Record<string, readonly string[]>> = {},
+  logger: Logger = pino({ level: "silent" }),
+): Promise<Front> {
+  return startWith({ data: [":memory:"], ...flags }, logger);
+}
+
 /** Starts a relay of the services at these addresses. */
 export function startRelay(
   addresses: readonly string[],
@@ -87,5 +95,7 @@ export function untilReady({ admin }: Front): Promise<void> {
 
 /** Resolves when the condition is true, which is looked at again and again, with pauses for what it waits for. */
 export async function until(condition: () => Promise<boolean> | boolean): Promise<void> {
-  while (!(await condition())) await delay(2);
+  for (let pauseMs = 1; !(await condition()); pauseMs = Math.min(20, pauseMs * 1.2)) {
+    await delay(pauseMs);
+  }
 }

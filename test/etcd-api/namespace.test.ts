@@ -3,7 +3,14 @@ import { methodOf } from "../../src/etcd/client/requests.ts";
 import { startEtcd } from "../etcd/etcd.ts";
 import { encode } from "../foreign/protobuf.ts";
 import fc, { runs } from "../property.ts";
-import { type Front, metricOf, startFront, startRelay, untilReady } from "./front.ts";
+import {
+  type Front,
+  metricOf,
+  startEmbedded,
+  startFront,
+  startRelay,
+  untilReady,
+} from "./front.ts";
 import { startGrpcProxy } from "./grpc-proxy.ts";
 import { RawGrpc, statusOf } from "./raw-grpc.ts";
 
@@ -200,6 +207,32 @@ test("a namespace answers random requests as the real etcd grpc-proxy does", asy
     expect(await metricOf(front, "watch_fanout_etcd_api_ranges_total", "cache")).toBeGreaterThan(
       10,
     );
+  }
+});
+
+test("a namespace of the embedded store is served from a cache, without a resource that is named", async () => {
+  const front = await startEmbedded({ "etcd-api-namespace": [prefix] });
+  onTestFinished(() => front.stop());
+  await untilReady(front);
+  const client = connect(front.url);
+  await client.unary("/etcdserverpb.KV/Put", encode({ 1: "a", 2: "1" }));
+  const { path, responseDeserialize } = methodOf("KV", "range");
+  const { body } = await client.unary(path, encode({ 1: "a", 2: "b" }));
+  expect(responseDeserialize(body.subarray(5))).toMatchObject({
+    kvs: [{ key: Buffer.from("a"), value: Buffer.from("1") }],
+  });
+  expect(await metricOf(front, "watch_fanout_etcd_api_ranges_total", "cache")).toBe(1);
+});
+
+test("a namespace of the embedded store is not left by fields of other types than their protos say", async () => {
+  const front = await startEmbedded({ "etcd-api-namespace": [prefix] });
+  onTestFinished(() => front.stop());
+  const client = connect(front.url);
+  // A decoder that knows fields by their numbers alone finds the key "h\x01", without the prefix.
+  const key = Buffer.from("08026801", "hex");
+  for (const before of [encode({ 2: "1" }), encode({ 1: "a" })]) {
+    const request = Buffer.concat([before, key]);
+    expect(statusOf(await client.unary("/etcdserverpb.KV/Put", request)).code).not.toBe("0");
   }
 });
 

@@ -144,5 +144,6 @@ export class RawCall {
 /** The status of a response, wherever it is. */
 export function statusOf({ headers, trailers }: RawResponse): { code: string; message: string } {
   const { "grpc-status": code, "grpc-message": message } = trailers ?? headers;
-  return { code: String(code), message: String(message ?? "") };
+  // Servers may encode more than they have to.
+  return { code: String(code), message: String(message ?? "").replaceAll("%20", " ") };
 }

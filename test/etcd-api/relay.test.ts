@@ -5,7 +5,7 @@ import type { Etcd } from "../etcd/etcd.ts";
 import { etcdOfFile } from "../etcd/etcd-of-file.ts";
 import { encode, Message } from "../foreign/protobuf.ts";
 import { framed } from "../server/http2/raw-connection.ts";
-import { type Front, frontOfFile, metricOf, startFront } from "./front.ts";
+import { type Front, frontOfFile, metricOf, startFront, until } from "./front.ts";
 import { RawGrpc, type RawResponse, statusOf } from "./raw-grpc.ts";
 
 const etcdOf = etcdOfFile();
@@ -121,7 +121,7 @@ describe("The relay passes on", () => {
     const response = await relayed.unary("/other.Service/Method", encode({}));
     expect(statusOf(response)).toEqual({
       code: "12",
-      message: "The%20server%20does%20not%20implement%20the%20method%20/other.Service/Method",
+      message: "The server does not implement the method /other.Service/Method",
     });
   });
 });
@@ -244,10 +244,6 @@ describe("A stream", () => {
 async function openWatchStreams({ url }: Etcd): Promise<number> {
   const text = await (await fetch(`${url}/metrics`)).text();
   return Number(/^etcd_debugging_mvcc_watch_stream_total (\d+)/m.exec(text)?.[1]);
-}
-
-async function until(condition: () => Promise<boolean>): Promise<void> {
-  while (!(await condition())) await new Promise(setImmediate);
 }
 
 /** What must be equal. Two responses of etcd itself differ in the header's raft term and revision only with writes. */

@@ -6,7 +6,8 @@ import { Changing, inTime } from "../faults/patience.ts";
 import { ReorderingProxy } from "../faults/reordering-proxy.ts";
 import { Seeded, seedOr } from "../faults/seeded.ts";
 import { temporaryFiles } from "../relay/tiers.ts";
-import { type Front, metricOf, startFront, untilReady } from "./front.ts";
+import { rounds } from "../thorough.ts";
+import { type Front, metricOf, startFront, until, untilReady } from "./front.ts";
 import { RawGrpc } from "./raw-grpc.ts";
 import { expectedOf, ResumingStream } from "./resuming-stream.ts";
 import { WatchClient } from "./watch-client.ts";
@@ -169,7 +170,8 @@ test.each([
       for (const stream of streams) if (random.chance(0.5)) stream.requestProgress();
     }, 20);
     try {
-      for (const name of [...Object.keys(faults), ...Object.keys(faults)]) {
+      const names = Object.keys(faults);
+      for (const name of Array.from({ length: rounds(2, 1) }, () => names).flat()) {
         const newest = await cluster.revision();
         for (const stream of streams) {
           createAny(stream, newest);
@@ -207,7 +209,3 @@ test.each([
     }
   },
 );
-
-async function until(isDone: () => boolean): Promise<void> {
-  while (!isDone()) await new Promise(setImmediate);
-}

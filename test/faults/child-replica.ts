@@ -5,8 +5,8 @@ import { get, type IncomingMessage } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
-import { fileURLToPath } from "node:url";
 import type { Status } from "../../src/server/admin/status/status.ts";
+import { main } from "../bundle/command.ts";
 import { compileCache } from "../compile-cache.ts";
 import { Disturbance } from "./endpoint.ts";
 import { bulkHistoryBytes, bulkHistoryEvents, bulkResource } from "./hostile/bulk.ts";
@@ -17,7 +17,6 @@ import { fields, type Replica, type ReplicaOptions } from "./replica.ts";
 import type { Seeded } from "./seeded.ts";
 import { resource } from "./wire.ts";
 
-const main = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
 /** How long an orchestrator waits for a response of the admin port, in milliseconds. */
 const adminMs = 10_000;
 const report = new URL("process-report.ts", import.meta.url).href;

@@ -1,4 +1,5 @@
 import { describe, expect } from "vitest";
+import { rounds } from "../thorough.ts";
 import { faultTest } from "./fault-test.ts";
 import { untilSeen } from "./patience.ts";
 import type { World } from "./world.ts";
@@ -14,7 +15,7 @@ function theChild({ children }: World) {
 
 describe("this service killed and restarted", () => {
   faultTest("is resumed at another replica, and at the same again", 41, child, async (world) => {
-    for (let i = 0; i < 2; i++) {
+    for (let i = 0; i < rounds(2, 1); i++) {
       await world.afterWrites(world.random.between(5, 40));
       await theChild(world).kill();
       theChild(world).disturb();
@@ -56,7 +57,7 @@ describe("the event loop held up for seconds", () => {
     44,
     child,
     async (world) => {
-      for (let i = 0; i < 2; i++) {
+      for (let i = 0; i < rounds(2, 1); i++) {
         await world.afterWrites(world.random.between(5, 30));
         theChild(world).pause();
         theChild(world).disturb();
@@ -75,7 +76,8 @@ describe("downstream connections", () => {
     45,
     { replicas: 3, subscribers: 1 },
     async (world) => {
-      for (let i = 0; i < 25; i++) {
+      const cutTimes = rounds(25, 12);
+      for (let i = 0; i < cutTimes; i++) {
         const { relay } = world.random.pick(world.replicas);
         if (world.random.chance(0.3)) {
           relay.cut();
@@ -88,12 +90,14 @@ describe("downstream connections", () => {
           relay.cuts > cuts ? true : undefined,
         );
       }
-      expect(world.watchers.reduce((sum, { resumed }) => sum + resumed, 0)).toBeGreaterThan(25);
+      expect(world.watchers.reduce((sum, { resumed }) => sum + resumed, 0)).toBeGreaterThan(
+        cutTimes,
+      );
     },
   );
 
   faultTest("held and delayed, lose nothing", 46, { replicas: 3 }, async (world) => {
-    for (let i = 0; i < 6; i++) {
+    for (let i = 0; i < rounds(6, 3); i++) {
       const replica = world.random.pick(world.replicas);
       if (world.random.chance(0.5)) replica.relay.hold();
       else replica.relay.delay(world.random.between(1, 40));

@@ -40,7 +40,7 @@ export class EtcdMember {
   configure(bin: string, members: readonly EtcdMember[], args: readonly string[]): void {
     const { folder, peerPort } = this.#place;
     // Of one member, the leader is elected at once. Several need time for one another.
-    const election = members.length === 1 ? ["10", "100"] : ["50", "500"];
+    const election = members.length === 1 ? ["30", "300"] : ["50", "500"];
     this.#process = new EtcdProcess(bin, folder, [
       `--name=${this.name}`,
       `--data-dir=${this.dataFolder}`,

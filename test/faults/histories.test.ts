@@ -1,4 +1,5 @@
 import { describe, expect } from "vitest";
+import { rounds } from "../thorough.ts";
 import { faultTest } from "./fault-test.ts";
 import { untilSeen } from "./patience.ts";
 import type { RecordedWatcher } from "./recorded-watcher.ts";
@@ -44,7 +45,7 @@ describe("compaction past the cache's revision while disconnected", () => {
   );
 
   faultTest("while connected affects no client", 22, {}, async (world) => {
-    for (let i = 0; i < 3; i++) {
+    for (let i = 0; i < rounds(3, 2); i++) {
       await world.afterWrites(20);
       await untilSeen("the caches to be synced", async () => {
         const revision = await world.cluster.revision();

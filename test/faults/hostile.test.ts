@@ -123,6 +123,7 @@ const long = new Set([
   "Lists without a window",
   "objects of many labels",
   "requests for the progress of many watches, and their removal",
+  "requests of a stream that can't be carried out",
   "second pages of prefixes that no other client lists",
   "shards of a stream added and removed",
   "slow readers of initial states, every event",

@@ -51,9 +51,9 @@ export type WriterStep =
     }
   | { readonly step: "written"; readonly outcome: Outcome };
 
-/** Reasons after which a write may have been applied. */
+/** Reasons after which a write may have been applied: etcd applies the write that reaches its quota, and refuses it. */
 const saysNothing: ReadonlySet<string> = new Set([
-  ...["OUTCOME_UNKNOWN", "INTERNAL", "DEADLINE_EXCEEDED"],
+  ...["OUTCOME_UNKNOWN", "INTERNAL", "DEADLINE_EXCEEDED", "STORAGE_FULL"],
 ]);
 
 /** Writes until it is stopped, and records the outcome of each write. */

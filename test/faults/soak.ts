@@ -71,6 +71,7 @@ async function soak(
     // Attacks write much, and space that was compacted is won back late.
     cluster: { size: 3, quotaBytes: 8 * 1024 ** 3 },
     ...{ replicas: 0, children: 3, workers: [1, workers, workers], tiers },
+    ...{ writePauseMs: 15, readPauseMs: 40 },
     replica: isHostile
       ? { historyEvents: historyEvents.withPhases, bulkPrefix }
       : { historyEvents: historyEvents.withoutPhases },

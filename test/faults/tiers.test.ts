@@ -1,4 +1,5 @@
 import { describe, expect } from "vitest";
+import { rounds } from "../thorough.ts";
 import { faultTest } from "./fault-test.ts";
 import { untilSeen } from "./patience.ts";
 import type { World } from "./world.ts";
@@ -39,7 +40,7 @@ describe("clients that hop between three tiers", () => {
   faultTest("lose nothing while workers are killed", 83, withWorkers, async (world) => {
     const [replica] = world.children;
     if (replica === undefined) throw new Error("There is no replica with workers.");
-    for (let i = 0; i < 2; i++) {
+    for (let i = 0; i < rounds(2, 1); i++) {
       await world.afterWrites(world.random.between(5, 25));
       const pid = await untilSeen("a worker", () => replica.killWorker(world.random));
       await world.afterWrites(world.random.between(5, 25));
@@ -52,7 +53,7 @@ describe("clients that hop between three tiers", () => {
 
   faultTest("lose nothing while streams are cut at any byte", 82, threeTiers, async (world) => {
     const networks = world.relays.flatMap(({ upstream }) => upstream);
-    for (let i = 0; i < 15; i++) {
+    for (let i = 0; i < rounds(15, 6); i++) {
       // The relays whose connections were cut may not have connected again yet.
       const used = await untilSeen("a connection", async () => {
         const open = networks.filter(({ connections }) => connections > 0);

@@ -1,4 +1,5 @@
 import { describe, expect } from "vitest";
+import { rounds } from "../thorough.ts";
 import { faultTest } from "./fault-test.ts";
 import { untilSeen } from "./patience.ts";
 import { rawKeys } from "./raw-keys.ts";
@@ -12,14 +13,15 @@ function reconnects({ inProcess }: World): number {
 
 describe("etcd killed and restarted", () => {
   faultTest("loses nothing, each time it is killed", 1, {}, async (world) => {
-    for (let i = 0; i < 3; i++) {
+    const kills = rounds(3, 2);
+    for (let i = 0; i < kills; i++) {
       await world.afterWrites(world.random.between(10, 60));
       for (const member of world.cluster.members) await world.cluster.kill(member);
       await world.afterWrites(5);
       await world.cluster.heal();
     }
     await world.afterWrites(20);
-    expect(reconnects(world)).toBeGreaterThan(2);
+    expect(reconnects(world)).toBeGreaterThanOrEqual(kills);
   });
 });
 
@@ -27,7 +29,8 @@ describe("the upstream stream reset at any byte", () => {
   faultTest("loses nothing", 5, { replicas: 3 }, async (world) => {
     const relays = world.replicas.flatMap(({ upstream }) => upstream);
     // A cut that falls between two watches breaks none: then further ones follow.
-    for (let i = 0; i < 25 || (i < 200 && reconnects(world) <= 15); i++) {
+    const [cutTimes, least] = [rounds(25, 12), rounds(15, 7)];
+    for (let i = 0; i < cutTimes || (i < 200 && reconnects(world) <= least); i++) {
       const relay = world.random.pick(relays);
       const { cuts } = relay;
       relay.cutAfter(world.random.between(0, 3_000));
@@ -36,7 +39,7 @@ describe("the upstream stream reset at any byte", () => {
       );
     }
     await world.afterWrites(10);
-    expect(reconnects(world)).toBeGreaterThan(15);
+    expect(reconnects(world)).toBeGreaterThan(least);
   });
 });
 
@@ -101,13 +104,13 @@ describe("etcd's responses in any order that it may choose", () => {
     11,
     options,
     async (world) => {
-      for (let i = 0; i < 6; i++) {
+      for (let i = 0; i < rounds(6, 4); i++) {
         await world.afterWrites(world.random.between(10, 40));
         for (const relay of world.replicas.flatMap(({ upstream }) => upstream)) relay.cut();
         if (i % 3 === 0) await world.cluster.moveLeader();
       }
       await world.afterWrites(20);
-      expect(reconnects(world)).toBeGreaterThan(5);
+      expect(reconnects(world)).toBeGreaterThan(rounds(5, 3));
     },
   );
 });
@@ -178,7 +181,7 @@ describe("the auth token expired", () => {
   });
 
   faultTest("with etcd killed, which forgets all tokens", 10, authenticated, async (world) => {
-    for (let i = 0; i < 2; i++) {
+    for (let i = 0; i < rounds(2, 1); i++) {
       await world.afterWrites(20);
       for (const one of world.cluster.members) await world.cluster.kill(one);
       await world.afterWrites(2);

@@ -1,3 +1,4 @@
+import { isThorough } from "../thorough.ts";
 import { storedRevisions, wrongInCaches } from "./cached-states.ts";
 import { ChildReplica } from "./child-replica.ts";
 import { subscribersIn, watchersIn } from "./clients.ts";
@@ -45,9 +46,9 @@ export interface WorldOptions {
   readonly writers?: number;
   /** Maximum bytes of filling in a value. Default 200. */
   readonly filling?: number;
-  /** Pause after each write of a writer, in milliseconds at most. Default 15. */
+  /** Pause after each write of a writer, in milliseconds at most. Default 30, in a thorough run 15. */
   readonly writePauseMs?: number;
-  /** Pause after each read, in milliseconds at most. Default 40: each read has a connection of its own. */
+  /** Pause after each read, in milliseconds at most. Default 80, in a thorough run 40: each has a connection of its own. */
   readonly readPauseMs?: number;
   /** How often writes go through the service. Default 0.3. */
   readonly throughService?: number;
@@ -122,7 +123,11 @@ export class World {
     this.delivered = new Changing();
     const endpoints = this.replicas;
     const common = { endpoints, era: () => this.oldestEra, acknowledged: () => this.#floor() };
-    const { throughService = 0.3, filling = 200, writePauseMs: pauseMs = 15 } = options;
+    const {
+      throughService = 0.3,
+      filling = 200,
+      writePauseMs: pauseMs = isThorough ? 15 : 30,
+    } = options;
     this.writers = Array.from({ length: options.writers ?? 2 }, (_, i) => {
       const name = `w${i}`;
       return new RecordedWriter(
@@ -147,7 +152,7 @@ export class World {
     });
     this.reader = new RecordedReader({
       ...{ ...common, newestEra: () => this.truth.era.index },
-      ...{ random: random.fork(), pauseMs: options.readPauseMs ?? 40 },
+      ...{ random: random.fork(), pauseMs: options.readPauseMs ?? (isThorough ? 40 : 80) },
     });
   }
 

@@ -26,7 +26,7 @@ export const guaranteesTests: Readonly<Record<string, string>> = {
   "guarantee-18b":
     "simulation/simulation.test.ts: Clients of roots and relays get what is promised, whatever the seed does",
   "guarantee-19":
-    "scripts/model.test.ts: All states of leases, locks, shards and request ids keep every guarantee, and lose one without each rule",
+    "scripts/model.test.ts: All states of leases, locks, shards, request ids and restarts keep every guarantee, and lose one without each rule",
   "guarantee-19b": "linearizability/histories.test.ts: A history of a lock of the client library",
   "fault-1": "loses nothing, each time it is killed",
   "fault-2": "of three, one after the other",

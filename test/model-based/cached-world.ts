@@ -8,6 +8,7 @@ import { JsonCodec } from "../../src/codec/json-codec.ts";
 import { MemoryStorage } from "../../src/storage/memory/memory-storage.ts";
 import type { RevisionRequirement, WatchStream } from "../../src/storage/storage.ts";
 import { silent } from "../cacher/cached-store.ts";
+import { MemoryDisk } from "../cacher/memory-keeper.ts";
 import { FakeClock } from "../fake-clock.ts";
 import type { Gap } from "../guarantees/latest-state.ts";
 import { fieldText, labelText, type ReadWish, type WatchWish } from "./arbitraries.ts";
@@ -24,6 +25,8 @@ const everything = 1_000;
 
 interface Replica {
   readonly cacher: Cacher;
+  /** What it keeps. */
+  readonly disk: MemoryDisk;
   /** The revision that its event window began after. */
   start: number;
   /** The ranges of revisions that it did not receive. */
@@ -146,8 +149,7 @@ export class CachedWorld {
         return this.#askForProgress();
       case "replace":
         await this.#settle();
-        this.#drain();
-        return this.#startReplica();
+        return this.#replace(step.lost);
     }
   }
 
@@ -186,7 +188,15 @@ export class CachedWorld {
     for (const { listing, replica } of this.#listings) listing.settled(this.#oldestOf(replica));
   }
 
-  async #startReplica(): Promise<void> {
+  async #replace(lost: number | undefined): Promise<void> {
+    const disk = lost === undefined ? undefined : this.#current.disk.copy();
+    disk?.lose(lost ?? 0);
+    this.#drain();
+    await this.#startReplica(disk);
+  }
+
+  async #startReplica(disk: MemoryDisk = new MemoryDisk(() => this.#clock.now())): Promise<void> {
+    const kept = disk.state;
     const cacher = new Cacher({
       storage: this.#store,
       clock: this.#clock,
@@ -198,12 +208,19 @@ export class CachedWorld {
       attributes: new AttributeReader(codec, this.#clock, silent),
       indexes: this.#indexes,
       consistencyIntervalMs: 2_000,
+      keeper: disk.keeper(),
+      timeOfDay: () => this.#clock.now(),
     });
-    const start = Math.max(1, this.#model.revision - this.#setup.historyEvents, this.#compacted);
-    this.#replicas.push({ cacher, start, gaps: [], draining: false });
+    const listed = Math.max(1, this.#model.revision - this.#setup.historyEvents, this.#compacted);
+    const isKept = kept !== undefined && kept.revision >= this.#compacted;
+    const relisted = kept === undefined ? listed : this.#model.revision;
+    const start = isKept ? kept.eventsAfter : relisted;
+    this.#replicas.push({ cacher, disk, start, gaps: [], draining: false });
     cacher.start();
     await this.#elapse(200);
     expect(cacher.ready).toBe(true);
+    const relists = kept === undefined || isKept ? 0 : 1;
+    expect(cacher.stats()).toMatchObject({ relists, warmStarts: kept === undefined ? 0 : 1 });
   }
 
   #drain(): void {
@@ -340,10 +357,11 @@ export class CachedWorld {
 
   /** Takes all batches from all streams, also those that become available in later time slices. */
   async #drainStreams(): Promise<void> {
-    // A watch from before the event window reads the store on when its client has read.
-    for (let taken = Infinity; taken > 0; ) {
-      taken = 0;
+    // A watch from before the event window reads the store on when its client has read, also if that got nothing.
+    for (let idle = 0; idle < 2; idle++) {
+      let taken = 0;
       for (const i of this.#streams.keys()) taken += this.#takeAll(i);
+      if (taken > 0) idle = -1;
       await this.#clock.settle();
     }
   }

@@ -24,8 +24,11 @@ export type Step =
       readonly back: number;
     }
   | { readonly step: "ask for progress" }
-  /** Starts another replica, and drains the current one. */
-  | { readonly step: "replace" };
+  /**
+   * Starts another replica, and drains the current one. `lost`: the new one starts from the state that the current one has
+   * kept, without so many of the newest batches. Absent: with a list.
+   */
+  | { readonly step: "replace"; readonly lost?: number };
 
 const one = fc.nat(99);
 
@@ -66,6 +69,15 @@ export const step: fc.Arbitrary<Step> = fc.oneof(
   },
   { weight: 2, arbitrary: fc.record({ step: fc.constant("ask for progress") }) },
   { weight: 1, arbitrary: fc.record({ step: fc.constant("replace") }) },
+);
+
+/** The same with starts from a kept state. */
+export const restartingStep: fc.Arbitrary<Step> = fc.oneof(
+  { weight: 12, arbitrary: step },
+  {
+    weight: 1,
+    arbitrary: fc.record({ step: fc.constant("replace"), lost: fc.constantFrom(0, 0, 1, 3, 10) }),
+  },
 );
 
 /** The configuration of the Cachers, with bounds so small that they are reached. */

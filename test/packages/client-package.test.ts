@@ -49,8 +49,8 @@ describe("The package of the client", () => {
   test("contains no module of the service", () => {
     const folders = files.filter((file) => /^dist\/[^/.]+$/.test(file)).sort();
     expect(folders.map((folder) => folder.slice("dist/".length))).toEqual([
-      ...["base", "client", "codec", "model", "protobuf", "reflector", "selector"],
-      ...["storage", "wire"],
+      ...["base", "cache-files", "client", "codec", "model", "protobuf", "reflector"],
+      ...["selector", "storage", "wire"],
     ]);
     expect(files.filter((file) => file.startsWith("dist/storage/etcd"))).toEqual([]);
   });

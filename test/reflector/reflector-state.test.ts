@@ -36,6 +36,18 @@ describe("A Reflector's state", () => {
     ]);
   });
 
+  test("resumes behind a state that an earlier process has kept, as after a failure", () => {
+    const state = new ReflectorState();
+    state.restore(5, failure("UPSTREAM_UNAVAILABLE"));
+    expect([state.next, state.position, state.isWatching]).toEqual(["resume", 5, false]);
+    expect([state.lists, state.historyGeneration, state.relists, state.reconnects]).toEqual([
+      ...[1, 1, 0, 0],
+    ]);
+    expect(state.cause).toBe("history lost");
+    expect(state.advance(5, 6)).toBe(true);
+    expect(state.isFollowed).toBe(true);
+  });
+
   test("moves its resume point with what is delivered, unless that was given up meanwhile", () => {
     const state = resuming(5);
     expect(state.advance(5, 7)).toBe(false);

@@ -52,6 +52,17 @@ describe("A Reflector begins", () => {
     ]);
   });
 
+  it.each([
+    ["waits for the store's own source, by default", false, []],
+    ["with what another server has, if its target may be old", true, ["start: [] →4 of 4"]],
+  ])("%s", async (_how, startsFromCached, heard) => {
+    const storage = Object.assign(new ScriptedStorage(), { cachedRevision: async () => 4 });
+    storage.onCurrentRevision = () => Promise.reject(failure("UPSTREAM_UNAVAILABLE"));
+    const reflected = new Reflected(storage, { startsFromCached });
+    await reflected.begin();
+    expect(reflected.heard).toEqual(heard);
+  });
+
   it("once, however often run is called", async () => {
     const storage = new ScriptedStorage();
     const { reflector, clock } = new Reflected(storage);

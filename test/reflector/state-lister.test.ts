@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { WatchFanoutError } from "../../src/base/errors.ts";
 import { memoryOverheadBytes } from "../../src/model/event.ts";
 import { estimatedBytes } from "../../src/model/object.ts";
-import { listState } from "../../src/reflector/state-lister.ts";
+import { listState, revisionToList } from "../../src/reflector/state-lister.ts";
 import type { ListRequest, Scope } from "../../src/storage/storage.ts";
 import { object } from "./reflected.ts";
 import { ScriptedStorage } from "./scripted-storage.ts";
@@ -118,5 +118,29 @@ describe("The state of a scope", () => {
     storage.onList = () => Promise.reject(new WatchFanoutError("UPSTREAM_UNAVAILABLE", "away"));
     await expect(lister.list(5, signal)).rejects.toMatchObject({ reason: "UPSTREAM_UNAVAILABLE" });
     expect(storage.calls).toHaveLength(1);
+  });
+});
+
+describe("The revision to list", () => {
+  const away = new WatchFanoutError("UPSTREAM_UNAVAILABLE", "away");
+
+  test.each([
+    ["is the store's", 8, true, 8],
+    ["is what another server has, if that can't ask its own source", away, true, 6],
+    ["is unknown if an old state does not do", away, false, away],
+    ["is unknown after another failure", new WatchFanoutError("INTERNAL", "bug"), true, /bug/],
+  ])("%s", async (_, current, mayBeCached, expected) => {
+    const storage = Object.assign(new ScriptedStorage(), { cachedRevision: async () => 6 });
+    storage.onCurrentRevision = () =>
+      typeof current === "number" ? current : Promise.reject(current);
+    const asked = revisionToList(storage, mayBeCached, signal);
+    if (typeof expected === "number") expect(await asked).toBe(expected);
+    else await expect(asked).rejects.toThrow(expected);
+  });
+
+  test("is unknown of a storage that has no other source", async () => {
+    const storage = new ScriptedStorage();
+    storage.onCurrentRevision = () => Promise.reject(away);
+    await expect(revisionToList(storage, true, signal)).rejects.toThrow(away);
   });
 });

@@ -1,6 +1,7 @@
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
 import { type Logger, pino } from "pino";
 import { onTestFinished } from "vitest";
 import { systemClock } from "../../src/base/clock.ts";
@@ -29,7 +30,9 @@ export class Tier {
   /** Resolves when all its caches are ready. */
   static async start(options: Options, logger: Logger = silent): Promise<Tier> {
     const free = "127.0.0.1:0";
-    const given = { listen: free, admin: free, "shutdown-timeout": "1s", ...options };
+    const isFollower = "etcd" in options || "upstream" in options;
+    const own = { listen: free, admin: free, "shutdown-timeout": "1s" };
+    const given = { ...own, ...(isFollower ? {} : { data: ":memory:" }), ...options };
     const flags = Object.entries(given).map(([name, value]) => [
       name,
       typeof value === "string" ? [value] : value,
@@ -114,7 +117,9 @@ export function sumOf(text: string, name: string): number {
 
 /** Resolves once `look` resolves to true, which is asked again and again. */
 export async function until(look: () => Promise<boolean>): Promise<void> {
-  while (!(await look())) await new Promise((resolve) => setTimeout(resolve, 5));
+  for (let pauseMs = 1; !(await look()); pauseMs = Math.min(20, pauseMs * 1.2)) {
+    await delay(pauseMs);
+  }
 }
 
 /** Writes files into a folder that is deleted at the end of the test, or as `atEnd` says. Returns their paths. */

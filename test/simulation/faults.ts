@@ -422,6 +422,25 @@ export function drawServiceFaults(
   ];
 }
 
+/** Replicas that end and start again, and often a restore of etcd meanwhile. */
+export function drawRestarts(random: Seeded, durationMs: number): Fault[] {
+  const drawn = (kind: FaultKind, forMs: number): Fault => ({
+    ...{ kind, forMs, atMs: random.next() * durationMs },
+    ...{ one: random.next(), other: random.next() },
+  });
+  const restarts = Array.from({ length: random.between(2, 5) }, () =>
+    drawn(
+      random.pick(["replica crashed", "replica replaced"] as const),
+      random.pick([5, 50, 500, 3_000]) * (0.5 + random.next()),
+    ),
+  );
+  if (random.chance(0.4)) return restarts;
+  // Restored while a replica is away that has come further than the backup.
+  const restore = drawn("etcd restored with another id", 300);
+  const away = { ...drawn("replica crashed", 400), atMs: restore.atMs + 200 };
+  return [...restarts, restore, away];
+}
+
 /** Begins a fault. Resolves to what ends it. */
 export function beginFault(world: Disturbed, fault: Fault): Promise<() => Promise<void> | void> {
   const begin: Begin = kinds[fault.kind].begin;

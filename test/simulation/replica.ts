@@ -15,9 +15,11 @@ import { EtcdStorage, type FollowedServer } from "../../src/storage/etcd/etcd-st
 import { EtcdStore } from "../../src/storage/etcd/etcd-store.ts";
 import { Disturbance, type Endpoint } from "../faults/endpoint.ts";
 import { fields } from "../faults/replica.ts";
+import type { Seeded } from "../faults/seeded.ts";
 import { resource } from "../faults/wire.ts";
 import { type Link, Network } from "./network.ts";
 import type { Processes } from "./processes.ts";
+import { SimulatedKept } from "./simulated-keeper.ts";
 import type { TraceRecorder } from "./trace-recorder.ts";
 import { SimulatedWorkers, type WorkerReplica } from "./workers.ts";
 
@@ -54,6 +56,8 @@ export interface ReplicaOptions {
   /** The hosts of its workers. None: a single process. */
   readonly workers: readonly number[];
   readonly processes: Processes;
+  /** Decides what its processes find on disk of its cache. Undefined: they keep nothing. */
+  readonly keeps?: Seeded | undefined;
   /** Of a worker: the host of its main process, which it follows, and whose connections it serves. */
   readonly worksFor?: number | undefined;
   /** The resource's prefix in etcd. */
@@ -83,6 +87,7 @@ export class SimulatedReplica implements Endpoint, WorkerReplica {
   readonly downstream: Link;
   readonly #options: ReplicaOptions;
   readonly #disturbance = new Disturbance();
+  readonly #kept: SimulatedKept | undefined;
   /** Its workers, which run while it does. */
   readonly workers: readonly SimulatedReplica[];
   #running: Running | undefined;
@@ -93,6 +98,7 @@ export class SimulatedReplica implements Endpoint, WorkerReplica {
   constructor(options: ReplicaOptions) {
     const { name, host, follows, network } = options;
     this.#options = { ...options, logger: options.logger.child({ process: name }) };
+    this.#kept = options.keeps && new SimulatedKept(options.keeps);
     this.name = name;
     this.relay = { url: `http://${Network.address(clientHost, host)}:${port}` };
     this.upstream = follows.map((followed) => network.link(host, followed));
@@ -101,7 +107,7 @@ export class SimulatedReplica implements Endpoint, WorkerReplica {
       (own, i) =>
         new SimulatedReplica({
           ...{ ...options, name: `${name}, worker ${i + 1}`, host: own, follows: [host] },
-          ...{ isRelay: true, relaysEtcdApi: true, workers: [], worksFor: host },
+          ...{ isRelay: true, relaysEtcdApi: true, workers: [], worksFor: host, keeps: undefined },
         }),
     );
   }
@@ -240,6 +246,7 @@ export class SimulatedReplica implements Endpoint, WorkerReplica {
       watchers: { dispatchIntervalMs: hasWorkers ? toWorkersIntervalMs : dispatchIntervalMs },
       eventWindow: { maxEvents: windowEvents, minEvents: 0 },
       deepReads: new DeepReads(clock, deepReads),
+      keeper: this.#kept?.keeper(),
       ...{ clock, logger },
     });
     const listen = { host: Network.address(0, host), port };

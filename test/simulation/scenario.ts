@@ -4,6 +4,7 @@ import type { WatchBehaviour } from "./etcd-watch.ts";
 import {
   drawFaults,
   drawRareFaults,
+  drawRestarts,
   drawResumeFaults,
   drawServiceFaults,
   drawTimeFaults,
@@ -13,6 +14,7 @@ import type { Chunking } from "./network.ts";
 import type { Parts } from "./parts-clients.ts";
 import type { Reading } from "./reading-clients.ts";
 import type { Pace } from "./scheduler.ts";
+import type { Embedded } from "./simulated-disk.ts";
 import type { Transacting } from "./transacting-clients.ts";
 
 /** All that a simulation is, besides what its seed decides event by event. */
@@ -57,6 +59,10 @@ export interface Scenario {
   readonly transacting: Transacting;
   /** Clients of a lock and of an election. */
   readonly coordinating: Coordinating;
+  /** The embedded store: then there is neither etcd nor anything else. */
+  readonly embedded?: Embedded | undefined;
+  /** Whether replicas keep their caches on disk, and start with what is there. */
+  readonly keepsCaches?: boolean | undefined;
   /** Pause after each write, in milliseconds at most. */
   readonly writePauseMs: number;
   /** For how long faults happen and clients write, in milliseconds. */
@@ -98,6 +104,8 @@ const since = {
   reading: 60_000,
   transacting: 100_000,
   coordinating: 110_000,
+  embedded: 120_000,
+  keptCaches: 130_000,
 } as const;
 
 /** The first seed of those that have the same additions as this one. */
@@ -140,7 +148,7 @@ const noOthers = {
 function drawLast(seed: number): Pick<Scenario, "reading"> & Partial<typeof noOthers> {
   if (seed < since.reading) return { reading: noReading };
   const random = new Seeded(seed ^ 0x6ead);
-  const isAlone = random.chance(0.6);
+  const isAlone = random.chance(seed < since.keptCaches ? 0.6 : 0.2);
   const reading = drawReading(random);
   return isAlone ? { reading, ...noOthers } : { reading };
 }
@@ -160,12 +168,40 @@ const longerMs = 6_000;
 function withCoordinating(scenario: Omit<Scenario, "coordinating">): Scenario {
   const { seed, faults, durationMs } = scenario;
   const clients = new Seeded(seed ^ 0x1ead).between(1, 3);
-  if (seed < since.coordinating) return { ...scenario, coordinating: { clients: 0 } };
+  const isAdded = seed >= since.coordinating && seed < since.embedded;
+  if (!isAdded) return { ...scenario, coordinating: { clients: 0 } };
   return {
     ...{ ...scenario, ...noOthers, reading: noReading, coordinating: { clients } },
     ...{ durationMs: durationMs + longerMs, writePauseMs: 150 },
     faults: faults.filter(({ kind }) => !kind.startsWith("etcd restored")),
   };
+}
+
+/** Of the seeds of the embedded store, so many first ones are one scenario each of whose steps ends a process in one of them. */
+const everyStep = 400;
+
+function drawEmbedded(seed: number): Embedded | undefined {
+  if (seed < since.embedded || seed >= since.keptCaches) return undefined;
+  const index = seed - since.embedded;
+  const isSystematic = index < everyStep;
+  const random = new Seeded(isSystematic ? 0xe3b : seed ^ 0xe3b);
+  const disk = {
+    ...{ writeMs: random.pick([0.01, 0.2, 2]), syncMs: random.pick([0.05, 1, 10]) },
+    ...{ slowness: random.pick([0, 0.02]), revisions: random.pick([3_000, 100_000]) },
+  };
+  const failures = random.pick([0, 0, 0.7]);
+  return isSystematic
+    ? { disk, failures: 0, endsBefore: [index], kills: 1 }
+    : { disk, failures, endsBefore: [], kills: random.between(1, 5) };
+}
+
+/** Replicas that keep their caches on disk, and end more often, also while etcd is restored. */
+function withKeptCaches(scenario: Scenario): Scenario {
+  const { seed, durationMs, faults } = scenario;
+  if (seed < since.keptCaches) return scenario;
+  const restarts = drawRestarts(new Seeded(seed ^ 0x3ee9), durationMs);
+  const all = [...faults, ...restarts].sort((one, other) => one.atMs - other.atMs);
+  return { ...scenario, keepsCaches: true, faults: all };
 }
 
 /** The scenario of a seed. */
@@ -210,12 +246,14 @@ export function scenarioOf(seed: number): Scenario {
   const resuming = drawResumeFaults(new Seeded(seed ^ 0xab5), durationMs, faults);
   const rare = drawRareFaults(new Seeded(seed ^ 0x4d2a), durationMs);
   const { faults: later, ...additions } = drawAdditions(seed, durationMs);
-  return withCoordinating({
+  const drawn = withCoordinating({
     ...{ ...scenario, ...additions },
     faults: [...faults, ...rare, ...resuming, ...later].sort((one, other) => one.atMs - other.atMs),
     dispatchIntervalMs: added.pick([0, 0, 0, 5, 500]),
     parts: drawParts(seed),
     ...drawLast(seed),
     transacting: drawTransacting(seed),
+    embedded: drawEmbedded(seed),
   });
+  return withKeptCaches(drawn);
 }

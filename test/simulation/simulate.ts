@@ -4,6 +4,7 @@ import { Processes } from "./processes.ts";
 import { connectTo, realTime } from "./runtime.ts";
 import type { Scenario } from "./scenario.ts";
 import { Scheduler } from "./scheduler.ts";
+import { StoreWorld } from "./store-world.ts";
 import type { TraceRecorder } from "./trace-recorder.ts";
 import { World } from "./world.ts";
 
@@ -50,7 +51,11 @@ export async function simulate(
   };
   process.on("uncaughtException", crash).on("unhandledRejection", crash);
   try {
-    const world = new World(scenario, { scheduler, network, processes }, logLevel, recorder);
+    const outside = { scheduler, network, processes };
+    const world =
+      scenario.embedded === undefined
+        ? new World(scenario, outside, logLevel, recorder)
+        : new StoreWorld(scenario, scenario.embedded, outside, logLevel);
     wrong.push(...(await scheduler.until(world.live(), limitMs)));
     await scheduler.untilIdle(restMs);
     if (network.openSockets > 0) wrong.push(`Leak: ${network.openSockets} sockets are open.`);

@@ -555,6 +555,7 @@ function replicasOf(
   const compresses = reading.accepts !== undefined;
   const of = { prefix, windowEvents, hasDeepReads, dispatchIntervalMs, relaysEtcdApi, compresses };
   const common = { ...given, ...of };
+  const random = new Seeded(scenario.seed ^ 0x3a91);
   let host = firstRoot;
   let above = members.map((_, i) => memberHost(i));
   return [roots, ...tiers].flatMap((count, tier) => {
@@ -566,7 +567,9 @@ function replicasOf(
       const name = isRelay ? `relay ${tier}.${i}` : `root ${i}`;
       const count = isRelay ? 0 : scenario.workers;
       const workers = Array.from({ length: count }, (_, j) => firstWorker + 10 * i + j);
-      return new SimulatedReplica({ ...common, name, host: own, follows, isRelay, workers });
+      const keeps = scenario.keepsCaches === true ? random.fork() : undefined;
+      const keeping = { name, host: own, follows, isRelay, workers, keeps };
+      return new SimulatedReplica({ ...common, ...keeping });
     });
   });
 }

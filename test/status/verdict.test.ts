@@ -59,6 +59,21 @@ const lineOf = (some: Partial<VerdictFacts>): string => {
 };
 
 describe("The verdict", () => {
+  test("needs attention before the file of the embedded store is full", () => {
+    const file = (bytes: number) => ({
+      ...{ path: "store.db", bytes, maxBytes: 1_000 * 2 ** 20, revision: 2, oldestRevision: 1 },
+      commits: 1,
+    });
+    const upstream = (bytes: number) => ({ kind: "embedded", file: file(bytes) }) as const;
+    expect(lineOf({ upstream: upstream(800 * 2 ** 20) })).toMatch(/^ok:/);
+    expect(lineOf({ upstream: upstream(900 * 2 ** 20) })).toBe(
+      "degraded: the file of the embedded store is nearly full: 900 MiB of 1000 MiB",
+    );
+    expect(lineOf({ upstream: upstream(900 * 2 ** 20), isStoreFull: true })).toBe(
+      "failing: the embedded store is full and refuses writes",
+    );
+  });
+
   test("is ok with what is served", () => {
     expect(verdictOf(facts())).toEqual({
       ...{ level: "ok", reasons: [] },

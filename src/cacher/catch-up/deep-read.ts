@@ -1,4 +1,4 @@
-import { hasReason, revisionTooOld } from "../../base/errors.ts";
+import { hasReason, revisionTooOld, type WatchFanoutError } from "../../base/errors.ts";
 import { WatchBatch, WatchEvent } from "../../model/event.ts";
 import type { WatchScope, WatchStream } from "../../storage/storage.ts";
 import type { ComponentContext } from "../state/component.ts";
@@ -16,8 +16,8 @@ interface DeepReadDeps {
   readonly scope: WatchScope;
   /** The watch has everything up to this revision. */
   readonly after: number;
-  /** Throws REVISION_TOO_OLD if a read may not begin after this revision. */
-  readonly checkAge: (after: number) => void;
+  /** Resolves to REVISION_TOO_OLD if no read may begin after this revision; undefined: the store decides. */
+  readonly refuse: (after: number) => Promise<WatchFanoutError> | undefined;
   /** Rejects if the store's history is, or may be, another one than the cache's. */
   readonly confirmHistory: (signal: AbortSignal) => Promise<void>;
   /** Ends the watcher with an error. */
@@ -106,13 +106,12 @@ export class DeepRead implements WatchSource {
 
   /** Reads the store from the position up to the middle of the window. */
   #open(): void {
-    const { component, scope, checkAge, fail } = this.#deps;
+    const { component, scope, refuse, fail } = this.#deps;
     const { source, cache } = component;
     this.#stream?.close();
-    try {
-      checkAge(this.#position);
-    } catch (error) {
-      fail(error);
+    const refusal = refuse(this.#position);
+    if (refusal !== undefined) {
+      void refusal.then(fail);
       return;
     }
     this.#upTo = cache.eventWindow.middle.revision;

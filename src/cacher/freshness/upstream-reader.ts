@@ -251,7 +251,7 @@ export class LimitedUpstreamReader {
     owner: object,
     signal: AbortSignal,
   ): Promise<ListResult> {
-    const { name, storage, scheduler } = this.#deps;
+    const { name, storage, scheduler, check } = this.#deps;
     const { prefix, interval, startAfter } = request;
     const filter = filterOf(request);
     const keysOnly = needsOnlyKeys(request);
@@ -260,11 +260,12 @@ export class LimitedUpstreamReader {
     let after: StoredObject | undefined;
     if (startAfter !== undefined) {
       if (!canHave(filter, startAfter)) throw notInList(startAfter);
+      // Checked before it is refused: a store restored from a backup may lack the object.
       const {
         revision,
         object,
         historyId: found,
-      } = await storage.get({ key: startAfter, at, signal });
+      } = await check(storage.get({ key: startAfter, at, signal }));
       if (object === undefined) throw notInList(startAfter);
       historyId = found;
       after = object;

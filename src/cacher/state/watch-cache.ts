@@ -1,4 +1,5 @@
 import type { Clock } from "../../base/clock.ts";
+import type { KeptState } from "../../cache-files/kept-state.ts";
 import { type WatchBatch, WatchEvent } from "../../model/event.ts";
 import { memoryBytes, type StoredObject } from "../../model/object.ts";
 import { type FieldReader, ObjectAttributes } from "../request/object-attributes.ts";
@@ -95,13 +96,14 @@ export class WatchCache {
 
   /**
    * Replaces the whole state by the one at `revision`, and the event window by an empty one. `changes`, if given, link
-   * the old window to the new one.
+   * the old window to the new one. `past`, if given, is what the new window has.
    */
   replace(
     objects: readonly StoredObject[],
     revision: number,
     historyId: string = "",
     changes?: readonly StateChange[],
+    past?: Pick<KeptState, "events" | "eventsAfter">,
   ): void {
     const state = OrderedStore.of(objects);
     const index = this.#makeIndex();
@@ -119,8 +121,12 @@ export class WatchCache {
     this.#historyId = historyId;
     this.#eventWindow =
       changes === undefined
-        ? new EventWindow(this.#bounds, this.#clock, revision)
+        ? new EventWindow(this.#bounds, this.#clock, past?.eventsAfter ?? revision)
         : this.#eventWindow.succeed(revision, changes);
+    const now = this.#clock.now();
+    for (const { type, object, previous } of past?.events ?? []) {
+      this.#eventWindow.append(new WatchEvent(type, object, undefined), previous, now);
+    }
   }
 
   /** Sets the id of the cached history, once it is known. */

@@ -1,4 +1,10 @@
-import { invalidRequest, otherHistory, revisionTooOld } from "../../base/errors.ts";
+import {
+  hasReason,
+  invalidRequest,
+  otherHistory,
+  revisionTooOld,
+  type WatchFanoutError,
+} from "../../base/errors.ts";
 import { abortable } from "../../base/wait.ts";
 import { WatchBatch } from "../../model/event.ts";
 import type { Reflector } from "../../reflector/reflector.ts";
@@ -23,6 +29,9 @@ import type { CacheWatcher } from "./cache-watcher.ts";
 
 /** Page size for an initial state from the storage: how much a slow client may keep in memory. */
 const upstreamPage = { limit: 500, maxBytes: 1024 * 1024 };
+
+/** A read of any key, which need not exist, shows whether its revision is compacted. */
+const anyKey = "-";
 
 /**
  * Why the work for a watch is cancelled when the watch ends: no one receives it. One for all, since Node.js would make an
@@ -130,14 +139,16 @@ export class WatchOpener {
   async #fromStore(opening: Opening, after: number, bookmark?: WatchBatch): Promise<void> {
     const { watcher, request } = opening;
     const { deepReads, history } = this.#deepResume;
-    this.#checkAge(after);
     const { scope, owner = watcher } = request;
     const signal = signalOf(watcher);
+    const refuse = (at: number) => this.#refuse(at, owner, signal);
+    const refusal = refuse(after);
+    if (refusal !== undefined) throw await refusal;
     const fail = (error: unknown): void => watcher.fail(error);
     const release = await deepReads.enter(owner, signal, fail);
     const read = new DeepRead(watcher, {
       ...{ component: this.#context, sources: this.#sources, scope, after, fail, release },
-      checkAge: (at) => this.#checkAge(at),
+      refuse,
       confirmHistory: (stopping) => history.confirmHistory(stopping),
     });
     try {
@@ -269,14 +280,42 @@ export class WatchOpener {
       watcher.whenEnded(this.#freshness.waiters.add(revision, resume));
   }
 
-  /** The smallest revision that a watch may begin after, if the store is not compacted. */
-  get #oldest(): number {
+  /**
+   * Resolves to the error for a watch that is too old whatever the store has, with the smallest revision that a watch may
+   * begin after; undefined: the store decides.
+   */
+  #refuse(
+    after: number,
+    owner: object,
+    signal: AbortSignal,
+  ): Promise<WatchFanoutError> | undefined {
     const { revision, eventWindow } = this.#context.cache;
-    return Math.min(eventWindow.floor.revision, this.#deepResume.deepReads.oldest(revision));
+    const cached = eventWindow.floor.revision;
+    const oldest = Math.min(cached, this.#deepResume.deepReads.oldest(revision));
+    if (after >= oldest) return undefined;
+    return this.#accepted(oldest, cached, owner, signal).then((accepted) =>
+      revisionTooOld(after, accepted),
+    );
   }
 
-  #checkAge(after: number): void {
-    if (after < this.#oldest) throw revisionTooOld(after, this.#oldest);
+  /** The smallest revision from `oldest` on that the store has not compacted, or that the cache has without it: `cached`. */
+  async #accepted(
+    oldest: number,
+    cached: number,
+    owner: object,
+    signal: AbortSignal,
+  ): Promise<number> {
+    if (oldest === cached) return cached;
+    const { upstreamReader } = this.#freshness;
+    try {
+      const at: RevisionRequirement = { match: "EXACT", revision: oldest };
+      await upstreamReader.get({ key: anyKey, at, owner, signal });
+      return oldest;
+    } catch (error) {
+      // From a store that can't be asked no watch can resume either.
+      if (!hasReason(error, "REVISION_TOO_OLD")) return cached;
+      return Math.min(cached, Number(error.metadata["oldest_revision"] ?? cached));
+    }
   }
 }
 

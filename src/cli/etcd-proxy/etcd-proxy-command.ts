@@ -1,5 +1,6 @@
 import { Argument, type Command, Option } from "commander";
 import { messageOf } from "../../base/errors.ts";
+import { dataOptionNames } from "../../config/data-options.ts";
 import type { OptionName } from "../../config/options.ts";
 import { exitCodes, refuse } from "../output/command-io.ts";
 import { printableText } from "../output/printable.ts";
@@ -27,7 +28,10 @@ Example:
 `;
 
 /** Options of `serve` that this command sets itself. */
-const preset: readonly OptionName[] = ["etcd", "listen", "admin", "insecure", "etcd-api"];
+const preset: readonly OptionName[] = [
+  ...(["etcd", "listen", "admin", "insecure", "etcd-api"] as const),
+  ...dataOptionNames,
+];
 
 /** Options of `serve` that have another default or effect here. */
 const changed: Readonly<Partial<Record<OptionName, FlagHelp>>> = {

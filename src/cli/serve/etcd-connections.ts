@@ -22,16 +22,21 @@ export function openEtcd(
   return client;
 }
 
-/** Opens etcd's own API, without a request to etcd. Undefined if the configuration does not have it. */
+/**
+ * Opens etcd's own API, without a request to etcd. `embedded`: where that of the embedded store is; undefined: the
+ * store is not embedded. Undefined if the configuration does not have it.
+ */
 export function openEtcdApi(
   { etcdApi, upstream }: Config,
   context: ProcessContext,
+  embedded: string | undefined,
 ): EtcdApi | undefined {
   if (etcdApi === undefined) return undefined;
   const { clock, logger, files, meter } = context;
   const { next, namespace: prefix, registration: _, ...options } = etcdApi;
   const namespace = prefix === undefined ? undefined : Buffer.from(prefix);
-  const { endpoints, tls, keepalive } = next;
+  const { tls, keepalive } = next;
+  const endpoints = embedded === undefined ? next.endpoints : [embedded];
   const bearer = bearerOf(next, context) ?? (upstream && noToken);
   const api = new EtcdApi({
     endpoints,

@@ -1,13 +1,16 @@
 import type { Logger } from "pino";
 import type { Clock } from "../../base/clock.ts";
 import type { Config, ListenAddress, ResourceConfig, TcpAddress } from "../../config/config.ts";
+import { isLocalHost } from "../../identity/peer.ts";
 import { type ReadinessCheck, type RunningAdmin, startAdmin } from "../../server/admin/admin.ts";
+import { BackupPage } from "../../server/admin/backup-page.ts";
 import { StatusPages } from "../../server/admin/status/status-pages.ts";
 import { registerWorkerMetrics } from "../../telemetry/service-metrics.ts";
 import { ProcessStatus } from "../status/process-status.ts";
 import { ServiceStatus } from "../status/service-status.ts";
 import { ceilingOfProcess } from "../workers/worker-config.ts";
 import { watchPair } from "./certificates.ts";
+import { backupFolderOf } from "./embedded-store.ts";
 import { watchedTokens } from "./identity.ts";
 import { openOtlp } from "./otlp.ts";
 import { ServiceProcess } from "./service-process.ts";
@@ -72,8 +75,13 @@ export async function startService(
       checks: () => checksOf(main, workers),
     });
     const status = new StatusPages(source, clock, logger);
-    const pages = { status, others: main.etcdPages, logLevel: options?.level };
+    const backup = backupPageOf(main);
+    const pages = { status, backup, others: main.etcdPages, logLevel: options?.level };
     const admin = await openAdmin(main, workers, pages);
+    // Also loads what its file has: meanwhile /livez responds.
+    await main.openStore(
+      options?.onFailure ?? ((message) => logger.fatal({ message }, "the service has failed")),
+    );
     await main.openCaches();
     const { config } = main;
     for (const warning of startUpWarnings(config)) logger.warn(warning);
@@ -89,8 +97,9 @@ export async function startService(
     }
     await main.begin();
     await workers?.start();
-    // Before everything else: an open page must not delay the shutdown.
+    // Before everything else: an open page or a backup must not delay the shutdown.
     main.onStop(async () => status.close());
+    main.onStop(async () => backup?.close());
     main.watchExpiry();
     main.followMembers();
     main.started();
@@ -117,7 +126,7 @@ function checksOf(main: ServiceProcess, workers: Workers | undefined): Readiness
 async function openAdmin(
   main: ServiceProcess,
   workers: Workers | undefined,
-  pages: Pick<Parameters<typeof startAdmin>[0], "others" | "logLevel" | "status">,
+  pages: Pick<Parameters<typeof startAdmin>[0], "others" | "logLevel" | "status" | "backup">,
 ): Promise<RunningAdmin> {
   const { context, metrics, config } = main;
   const { files, logger } = context;
@@ -133,6 +142,39 @@ async function openAdmin(
   main.onStop(() => admin.close());
   if (tls !== undefined) watchPair(files, "admin-certificate", tls, admin);
   return admin;
+}
+
+/** Undefined: there is no file to back up. */
+function backupPageOf(main: ServiceProcess): BackupPage | undefined {
+  const { config, context } = main;
+  const path = config.data?.path;
+  if (path === undefined) return undefined;
+  return new BackupPage({
+    source: () => main.journal,
+    temporaryFolder: backupFolderOf(path),
+    refusal: backupRefusal(config),
+    logger: context.logger,
+  });
+}
+
+/**
+ * Why the admin port gives no backup, a sentence: that has all data, which without a token it may give only where every
+ * client that can reach the port may read everything. Undefined: it gives them.
+ */
+export function backupRefusal({
+  admin,
+  identity,
+  policy,
+  tls,
+  listen,
+}: Config): string | undefined {
+  if (admin.tokenFile !== undefined) return undefined;
+  const { tokenFile, jwt, trustedForwarders } = identity;
+  const credentials = [tokenFile, jwt, trustedForwarders, policy, tls?.clientCa];
+  const isLimited = credentials.some((source) => source !== undefined) || "path" in listen;
+  const isWider = !isLimited && isLocalHost(listen.host) && !isLocalHost(admin.listen.host);
+  if (!isLimited && !isWider) return undefined;
+  return "Set --admin-token-file: a backup has all data, and clients of this service need more to get them.";
 }
 
 async function openWorkers(

@@ -81,17 +81,21 @@ export class Relay implements RelayedUpstream {
     return this.#options.instanceId;
   }
 
-  /** The addresses of the upstream, for messages. */
-  get address(): string {
-    return this.#options.upstream.addresses.join(", ");
+  /** The addresses of the upstream. */
+  get addresses(): readonly string[] {
+    return this.#options.upstream.addresses;
   }
 
   /**
    * Resolves to the resources of the upstream of which the relay may read anything, once one of its servers responds.
    * `onWaiting` is called with the reason, a sentence, while none does. Rejects with a StartError if a server can't be
-   * followed: it refuses the relay, is too old, or follows the relay itself.
+   * followed: it refuses the relay, is too old, or follows the relay itself. `known`: what an earlier process got, which is
+   * returned if no server responds to the first request.
    */
-  async resources(onWaiting: (why: string) => void): Promise<readonly ResourceInfo[]> {
+  async resources(
+    onWaiting: (why: string) => void,
+    known?: readonly ResourceInfo[],
+  ): Promise<readonly ResourceInfo[]> {
     const { clock, logger, upstream } = this.#options;
     const { signal } = this.#closing;
     const backoff = new Backoff(startBackoff, Math.random);
@@ -120,6 +124,7 @@ export class Relay implements RelayedUpstream {
         const why = failure instanceof Error ? failure.message : String(failure);
         const kind = failure instanceof WatchFanoutError ? failure.reason : "";
         outage.failed(kind, { err: failure }, "the upstream does not respond");
+        if (known !== undefined) return known;
         onWaiting(`the upstream has not said which resources it serves: ${why}`);
         await pause(clock, backoff.next(), signal);
       }

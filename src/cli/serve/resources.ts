@@ -13,15 +13,17 @@ import type { EtcdClient } from "../../etcd/client/etcd-client.ts";
 import { OwnKeys } from "../../etcd/client/own-keys.ts";
 import { Namespace } from "../../etcd/wire/namespace.ts";
 import type { CachedResource } from "../../etcd-api/cached/cached-resources.ts";
+import { ServedStore } from "../../etcd-server/protocol/served-store.ts";
 import type { EtcdKeys } from "../../server/calls/service-options.ts";
 import type { ServedResource } from "../../server/server.ts";
 import { UncachedResource } from "../../server/services/uncached-resource.ts";
 import { EtcdStorage } from "../../storage/etcd/etcd-storage.ts";
 import { EtcdStore } from "../../storage/etcd/etcd-store.ts";
 import { MemoryStorage } from "../../storage/memory/memory-storage.ts";
-import { MemoryStore } from "../../storage/memory/memory-store.ts";
+import type { MemoryStore } from "../../storage/memory/memory-store.ts";
 import type { Storage } from "../../storage/storage.ts";
 import type { Store } from "../../storage/store.ts";
+import type { CacheFolder } from "./cache-folder.ts";
 import { openEtcd } from "./etcd-connections.ts";
 import type { ProcessContext } from "./process-context.ts";
 import type { Relay } from "./relay.ts";
@@ -42,8 +44,12 @@ interface ResourcesDeps {
   readonly deepReads: DeepReads;
   /** Returns what observes the latencies of a resource. */
   readonly stagesOf: (resource: string) => StageObserver;
+  /** The embedded store, which is closed with the resources; undefined: they are those of etcd, or of an upstream. */
+  readonly embedded: MemoryStore | undefined;
   /** The connection of a relay to its upstream; undefined: the service is not a relay. */
   readonly relay: Relay | undefined;
+  /** Where the caches are kept. Undefined: they are not. */
+  readonly folder: CacheFolder | undefined;
 }
 
 /** The resources of a process by name, each with its storage: etcd below a prefix, an embedded store, or the upstream. */
@@ -61,6 +67,8 @@ export class ProcessResources {
   /** What the resources share: transactions over them, and leases. */
   readonly store: Store;
   readonly #memory: MemoryStore | undefined;
+  /** The embedded store, for etcd's API. Undefined: the resources are those of etcd, or of an upstream. */
+  readonly embedded: ServedStore | undefined;
   readonly #closing: (() => Promise<void>)[] = [];
 
   /** Starts no cache, and sends nothing to etcd or to the upstream of a relay. */
@@ -68,7 +76,7 @@ export class ProcessResources {
     const { context } = deps;
     this.#config = config;
     // With etcd's API a relay has one cache for both, filled by the etcd API of the next server.
-    const etcd = config.etcd ?? config.etcdApi?.next;
+    const etcd = config.etcd ?? (config.data === undefined ? config.etcdApi?.next : undefined);
     this.#etcd = etcd && openEtcd(etcd, config, context);
     const { maxDeletedObjects } = config.limits;
     if (this.#etcd !== undefined) {
@@ -77,8 +85,10 @@ export class ProcessResources {
     } else if (deps.relay !== undefined) {
       this.store = deps.relay.storeOf(config.resources);
     } else {
-      this.#memory = new MemoryStore({ clock: context.clock, maxDeletedObjects });
+      if (deps.embedded === undefined) throw new Error("The embedded store is not open.");
+      this.#memory = deps.embedded;
       this.store = this.#memory;
+      this.embedded = new ServedStore(this.#memory);
     }
     this.#closing.push(() => this.store.close());
     const backfillQueue = new BackfillQueue();
@@ -95,24 +105,25 @@ export class ProcessResources {
   /** What the etcd API serves from the caches. */
   cachedResources(): CachedResource[] {
     const isNamespaced = this.#config.etcdApi?.namespace !== undefined;
-    const historyKey = this.#etcd?.history.key;
-    const innerKey = historyKey && this.#inNamespace(historyKey);
+    const innerKey = this.#inNamespace(this.#historyKey);
     const own = innerKey && new OwnKeys(innerKey);
+    const embedded = this.embedded && confirmedBy(this.embedded);
     return this.#config.resources.flatMap(({ name, prefix }) => {
-      const [cacher, storage] = [this.caches.get(name), this.ofEtcd.get(name)];
+      const [cacher, storage] = [this.caches.get(name), this.ofEtcd.get(name) ?? embedded];
       const inner = this.#inNamespace(Buffer.from(prefix));
       if (cacher === undefined || storage === undefined || inner === undefined) return [];
       return [{ name, keys: { prefix: inner, own, isNamespaced }, cacher, storage }];
     });
   }
 
-  /** The keys in the etcd API of those whose storage is etcd, by name. */
+  /** The keys in the etcd API of those whose storage is etcd or the embedded store, by name. */
   etcdKeys(): ReadonlyMap<string, EtcdKeys> {
-    const key = this.#etcd?.history.key ?? Buffer.of();
+    const key = this.#historyKey;
     // One outside of the namespace can't be read by the etcd API: to relays it is a key that does not exist.
     const historyKey = (this.#inNamespace(key) ?? key).toString();
     const ofEtcd = this.#config.resources.flatMap(({ name, prefix }): [string, EtcdKeys][] => {
-      const inner = this.ofEtcd.has(name) ? this.#inNamespace(Buffer.from(prefix)) : undefined;
+      const isInEtcdApi = this.ofEtcd.has(name) || this.#memory !== undefined;
+      const inner = isInEtcdApi ? this.#inNamespace(Buffer.from(prefix)) : undefined;
       return inner === undefined ? [] : [[name, { prefix: inner.toString(), historyKey }]];
     });
     return new Map(ofEtcd);
@@ -141,6 +152,11 @@ export class ProcessResources {
     await this.#etcd?.close();
   }
 
+  /** The key with the id of the history. */
+  get #historyKey(): Buffer {
+    return Buffer.from((this.#config.etcd ?? this.#config.etcdApi?.next)?.historyKey ?? "");
+  }
+
   /** A key or prefix as the etcd API names it; undefined: it is not in its namespace. */
   #inNamespace(key: Buffer): Buffer | undefined {
     const namespace = this.#config.etcdApi?.namespace;
@@ -150,9 +166,8 @@ export class ProcessResources {
   #storageOf(resource: ResourceConfig, { context, relay }: ResourcesDeps): Storage {
     const { logger } = context;
     const { name, prefix } = resource;
-    // The embedded store has keys of its own for each resource, so prefixes have no effect.
     if (this.#memory !== undefined)
-      return new MemoryStorage({ store: this.#memory, resource: name });
+      return new MemoryStorage({ store: this.#memory, resource: name, prefix });
     if (this.#etcd === undefined) {
       if (relay !== undefined) return relay.storageOf(resource);
       throw new Error("There is neither etcd, nor a server to follow, nor an embedded store.");
@@ -165,11 +180,12 @@ export class ProcessResources {
   }
 
   #open(
-    { name, codec, indexes, eventWindow, cache }: ResourceConfig,
+    resource: ResourceConfig,
     storage: Storage,
     backfillQueue: BackfillQueue,
-    { context, scheduler, upstreamLimiter, deepReads, stagesOf }: ResourcesDeps,
+    { context, scheduler, upstreamLimiter, deepReads, stagesOf, folder }: ResourcesDeps,
   ): void {
+    const { name, codec, indexes, eventWindow, cache } = resource;
     const { clock, logger } = context;
     const { workers, dispatchIntervalMs, stallTimeoutMs, consistencyIntervalMs, etcdApi } =
       this.#config;
@@ -191,6 +207,7 @@ export class ProcessResources {
         dispatchIntervalMs: workers === 1 ? dispatchIntervalMs : toWorkersIntervalMs,
       },
       stages: stagesOf(name),
+      keeper: folder?.keeperOf(resource, storage),
       mayNotServeAfter: isRightLost,
       ...{ consistencyIntervalMs, scheduler, upstreamLimiter, deepReads },
     });
@@ -198,6 +215,16 @@ export class ProcessResources {
     this.served.set(name, cacher);
     this.#closing.push(() => cacher.close());
   }
+}
+
+/** What the etcd API asks of the embedded store before a cache answers in its place. */
+function confirmedBy(served: ServedStore): CachedResource["storage"] {
+  const isAvailable = (revision: number): boolean => revision >= served.compacted;
+  return {
+    get: ({ key, at }) => served.store.get(key, at),
+    isAvailable: async (revision) => isAvailable(revision),
+    currentRevisionWith: async (revision) => (isAvailable(revision) ? served.revision : undefined),
+  };
 }
 
 /** What bounds the deep reads of this process. To a main process each worker is one caller, and bounds its own callers. */

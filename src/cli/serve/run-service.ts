@@ -43,7 +43,7 @@ export async function runService(
   let service: Service | undefined;
   const shutDown = stopOnSignals(() => service, config, logger);
   const onFailure = (message: string): void => {
-    logger.fatal({ problem: message }, "the workers can't be kept running; the service ends");
+    logger.fatal({ problem: message }, "the service can't continue, and ends");
     process.stderr.write(`error: ${printableText(present(message))}\n`);
     shutDown(exitCodes.failed);
   };

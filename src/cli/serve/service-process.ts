@@ -9,14 +9,17 @@ import type { Cacher } from "../../cacher/cacher.ts";
 import type { DeepReads } from "../../cacher/catch-up/deep-reads.ts";
 import type { UpstreamLimiter } from "../../cacher/freshness/upstream-limiter.ts";
 import type { Config, UpstreamConfig } from "../../config/config.ts";
+import { formatAddress } from "../../config/value-types.ts";
 import { MemberSync } from "../../etcd/client/member-sync.ts";
 import type { EtcdApi } from "../../etcd-api/etcd-api.ts";
 import { EtcdPages } from "../../etcd-api/etcd-pages.ts";
 import { Registration } from "../../etcd-api/registration.ts";
 import type { MetricsSource, ReadinessCheck } from "../../server/admin/admin.ts";
+import type { DataFileReport } from "../../server/admin/status/status.ts";
 import type { Http1Pages } from "../../server/listener/http1.ts";
 import { memoryGauges } from "../../server/pressure/memory-gauges.ts";
 import { type RunningServer, type ServerOptions, startServer } from "../../server/server.ts";
+import type { Journal } from "../../storage/journal/journal.ts";
 import { registerCacheMetrics } from "../../telemetry/cache-metrics.ts";
 import {
   registerCertificateExpiry,
@@ -42,9 +45,13 @@ import {
 } from "../../telemetry/storage-metrics.ts";
 import { version } from "../output/version.ts";
 import type { ProcessParts } from "../status/process-status.ts";
+import { CacheFolder } from "./cache-folder.ts";
 import { certificateChecks, watchExpiry, watchServerCertificates } from "./certificates.ts";
 import { openClientFacing } from "./client-facing.ts";
+import { EmbeddedEtcd } from "./embedded-etcd.ts";
+import { EmbeddedStore } from "./embedded-store.ts";
 import { openEtcdApi } from "./etcd-connections.ts";
+import { KeptResources } from "./kept-resources.ts";
 import type { ProcessContext } from "./process-context.ts";
 import { type Pending, readiness } from "./readiness.ts";
 import type { Relay } from "./relay.ts";
@@ -56,7 +63,7 @@ export type ServerTerms = Pick<ServerOptions, "listen" | "limits" | "hasOwnServi
 
 /**
  * What each process of a service has: caches of its resources, a gRPC server, metrics, and files that it watches. Call
- * `openEtcdApi` and `openCaches`, then `serveClients` or, for workers, `serve`, then `begin`, and `stop` also if one of them rejects.
+ * `openEtcdApi`, `openStore` (not in a worker) and `openCaches`, then `serveClients` or, for workers, `serve`, then `begin`, and `stop` also if one of them rejects.
  */
 export class ServiceProcess {
   readonly metrics: PrometheusMetrics;
@@ -72,9 +79,12 @@ export class ServiceProcess {
   readonly #upstreamLimiter: UpstreamLimiter;
   readonly #deepReads: DeepReads;
   #config: Config;
+  #store: EmbeddedStore | undefined;
   #resources: ProcessResources | undefined;
   #relay: Relay | undefined;
   #etcdApi: EtcdApi | undefined;
+  /** What etcd's API is in front of, if that is the embedded store. */
+  #embedded: EmbeddedEtcd | undefined;
   #etcdPages: EtcdPages | undefined;
   #server: RunningServer | undefined;
   #rpcs: RpcMetrics | undefined;
@@ -158,6 +168,16 @@ export class ServiceProcess {
     return this.#server;
   }
 
+  /** What backups of the embedded store are made of. Undefined: it has no file, or is not open. */
+  get journal(): Journal | undefined {
+    return this.#store?.journal;
+  }
+
+  /** The file of the embedded store, for the status. */
+  get dataFile(): DataFileReport | undefined {
+    return this.#store?.report();
+  }
+
   /** What its status is read from. */
   parts(): ProcessParts {
     return {
@@ -193,15 +213,34 @@ export class ServiceProcess {
 
   /**
    * Opens etcd's own API, without a request to etcd. `metrics`: those of the service, for a page; undefined: without that
-   * page. Throws an Error with a sentence if a certificate or token is unusable.
+   * page. Throws an Error with a sentence if a certificate or token is unusable, or a socket can't be made.
    */
   openEtcdApi(metrics: MetricsSource | undefined): void {
     const { context } = this;
-    const api = openEtcdApi(this.#given, context);
+    const { etcdApi, data } = this.#given;
+    if (etcdApi !== undefined && data !== undefined) {
+      const embedded = new EmbeddedEtcd();
+      this.#embedded = embedded;
+      this.onStop(async () => embedded.close());
+    }
+    const api = openEtcdApi(this.#given, context, this.#embedded?.endpoint);
     if (api === undefined) return;
     this.#etcdApi = api;
     this.#etcdPages = new EtcdPages(api, context, metrics);
     this.onStop(async () => api.close());
+  }
+
+  /**
+   * Opens the embedded store, if the configuration has one: before `openCaches`. `onFailure` is called once, with a sentence, if
+   * the process has to end since its file failed. Rejects with a StartError if the file can't be used.
+   */
+  async openStore(onFailure: (message: string) => void): Promise<void> {
+    const { data } = this.#given;
+    if (data === undefined) return;
+    this.#pending = "the embedded store is loading";
+    const store = await EmbeddedStore.open(data, this.#given, this.context, onFailure);
+    this.#store = store;
+    this.onStop(() => store.store.close());
   }
 
   /**
@@ -215,18 +254,22 @@ export class ServiceProcess {
     const relay = upstream && (await openRelay(upstream, this.id, context));
     if (relay !== undefined) this.onStop(() => relay.close());
     this.#relay = relay;
-    this.#config = await withResources(this.#given, relay, context.logger, (why) => {
+    this.#config = await withResources(this.#given, relay, context, (why) => {
       this.#pending = why;
     });
+    const { cacheDir } = this.#config;
+    const folder = cacheDir && new CacheFolder(cacheDir, this.#config, context);
     const { observerOf: stagesOf, dispatchBuckets } = registerStageLatency(meter);
     this.#dispatchLatency = dispatchBuckets;
     const resources = new ProcessResources(this.#config, {
-      ...{ context, relay, stagesOf },
+      ...{ context, relay, stagesOf, folder: folder || undefined },
       ...{ scheduler: this.#scheduler, upstreamLimiter: this.#upstreamLimiter },
       deepReads: this.#deepReads,
+      embedded: this.#store?.store,
     });
     this.onStop(() => resources.close());
     this.#resources = resources;
+    await this.#serveEmbedded(resources);
     // With a user of its own the caches have what clients without a token may not read.
     const isOpen = this.#config.etcdApi?.next.auth === undefined;
     this.#etcdApi?.serve(resources.cachedResources(), isOpen);
@@ -334,6 +377,32 @@ export class ServiceProcess {
     registerServerMetrics(meter, server);
   }
 
+  /** Serves etcd's API over the embedded store, for that of clients. */
+  async #serveEmbedded({ embedded: served }: ProcessResources): Promise<void> {
+    const { etcdApi } = this.#config;
+    const embedded = this.#embedded;
+    if (embedded === undefined || served === undefined || etcdApi === undefined) return;
+    const { next, progressIntervalMs } = etcdApi;
+    const historyKey = Buffer.from(next.historyKey);
+    const { logger } = this.context;
+    const clientUrl = (): string => this.#clientUrl();
+    await embedded.serve({ served, historyKey, clientUrl, progressIntervalMs, logger });
+    // Before the store.
+    this.onStop(async () => embedded.close());
+  }
+
+  /** Where clients reach the service. */
+  #clientUrl(): string {
+    const { listen, tls, workers } = this.#config;
+    // The workers have the address of clients.
+    const address = workers > 1 ? listen : (this.#server?.address ?? listen);
+    if ("path" in address) return `unix://${address.path}`;
+    const { host, port } = address;
+    const isAny = host === "0.0.0.0" || host === "::";
+    const reached = formatAddress({ host: isAny ? hostname() : host, port });
+    return `${tls === undefined ? "http" : "https"}://${reached}`;
+  }
+
   /** Closes everything in reverse order. */
   async #closeAll(): Promise<void> {
     for (const close of this.#closing.splice(0).reverse()) await close();
@@ -355,14 +424,17 @@ async function openRelay(
 async function withResources(
   config: Config,
   relay: Relay | undefined,
-  logger: Logger,
+  { logger, clock }: ProcessContext,
   onWaiting: (why: string) => void,
 ): Promise<Config> {
   if (relay === undefined) return config;
-  const served = await relay.resources(onWaiting);
-  const { resources: configured, eventWindow, etcdApi } = config;
+  const { resources: configured, eventWindow, etcdApi, cacheDir } = config;
+  const kept = cacheDir && new KeptResources(cacheDir, relay.addresses, logger, clock);
+  const known = kept ? await kept.load() : undefined;
+  const served = await relay.resources(onWaiting, known);
+  if (kept && served !== known) await kept.keep(served);
   const hasEtcdApi = etcdApi !== undefined;
-  const upstream = relay.address;
+  const upstream = relay.addresses.join(", ");
   const given = { configured, served, eventWindow, hasEtcdApi, upstream, logger };
   const resources = relayedResources(given);
   const historyKey = served.find(({ etcdKeys }) => etcdKeys !== undefined)?.etcdKeys?.historyKey;

@@ -74,8 +74,9 @@ function security({ tls }: Config): string {
   }[tls.clientAuth];
 }
 
-function etcdApiText({ resources, upstream }: Config): string {
-  const next = upstream === undefined ? "etcd" : "the upstream";
+function etcdApiText({ resources, etcd, upstream }: Config): string {
+  const next =
+    etcd !== undefined ? "etcd" : upstream === undefined ? "the embedded store" : "the upstream";
   return resources.some(({ cache }) => cache)
     ? `watches and reads of resources from their caches, every other call is passed to ${next}`
     : `every call is passed to ${next}`;
@@ -90,10 +91,11 @@ function resourceText(
   return `${name} (${prefix === "" ? "every key" : prefix})`;
 }
 
-function dataOf({ etcd, upstream }: Config): string {
+function dataOf({ etcd, upstream, data }: Config): string {
   if (upstream !== undefined) return `watch-fanout at ${upstream.addresses.join(", ")}`;
-  if (etcd === undefined) return "in memory, lost when this process ends";
-  return `etcd at ${etcd.endpoints.join(", ")}`;
+  if (etcd !== undefined) return `etcd at ${etcd.endpoints.join(", ")}`;
+  if (data?.path === undefined) return "in memory, lost when this process ends";
+  return `${data.path}, kept when this process ends (--data :memory: keeps nothing)`;
 }
 
 /** The command, which is not on the PATH if this service runs from the sources. */

@@ -1,5 +1,3 @@
-import { accessSync, constants, mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Logger } from "pino";
 import { CertificateStore } from "../../base/certificate-store.ts";
@@ -22,6 +20,7 @@ import { openPolicy } from "./client-facing.ts";
 import { openIdentitySources } from "./identity.ts";
 import type { ChangeableLevel } from "./logger.ts";
 import { flushMs } from "./otlp.ts";
+import { PrivateFolder } from "./private-folder.ts";
 import type { ProcessContext } from "./process-context.ts";
 import type { ServerTerms } from "./service-process.ts";
 import { listening, StartError } from "./start-error.ts";
@@ -37,7 +36,7 @@ export interface ServeOptions {
   readonly level: ChangeableLevel;
   /** What the status shows of the log. */
   readonly problems?: RecentProblems | undefined;
-  /** Called once, with a sentence, if the workers can't be kept running. */
+  /** Called once, with a sentence, if the service can't continue: its workers end again and again, or its store has failed. */
   readonly onFailure: (message: string) => void;
 }
 
@@ -47,7 +46,6 @@ export class Workers {
   readonly #clock: Clock;
   /** Of the socket for the workers. */
   readonly #folder = privateFolder();
-  readonly #removeFolder = () => rmSync(this.#folder, { recursive: true, force: true });
   readonly #distributor: ConnectionDistributor;
   readonly pool: WorkerPool;
   readonly #rebalancer: Rebalancer;
@@ -57,8 +55,6 @@ export class Workers {
   constructor(config: Config, options: ServeOptions, clock: Clock, logger: Logger) {
     this.#config = config;
     this.#clock = clock;
-    // Also if this process ends before it has started.
-    process.once("exit", this.#removeFolder);
     // Those that wait for a worker must leave this process its other files.
     const openFiles = ownOpenFileLimit() ?? Infinity;
     const maxWaiting = connectionsWithin(openFiles, defaultMaxWaiting);
@@ -70,7 +66,7 @@ export class Workers {
       startMessage: (worker) => ({
         ...{ kind: "start", worker, workers: config.workers, snapshot, logFormat },
         logLevel: level.current,
-        socket: { path: this.socketPath, folder: this.#folder },
+        socket: { path: this.socketPath, folder: this.#folder.path },
         acceptedAt: this.address,
       }),
       distributor: this.#distributor,
@@ -87,7 +83,7 @@ export class Workers {
 
   /** Where the main process serves its workers. */
   get socketPath(): string {
-    return join(this.#folder, "main.sock");
+    return join(this.#folder.path, "main.sock");
   }
 
   /** Where clients connect: as configured, with the port that was bound. */
@@ -195,8 +191,7 @@ export class Workers {
     this.#distributor.close();
     this.#rebalancer.stop();
     await this.pool.stop();
-    this.#removeFolder();
-    process.removeListener("exit", this.#removeFolder);
+    this.#folder.remove();
   }
 }
 
@@ -209,27 +204,12 @@ function unusableSocket(error: unknown): StartError {
   );
 }
 
-/**
- * Makes a folder that only this user can enter, in `$XDG_RUNTIME_DIR`, or else in the folder for temporary files. Throws a
- * StartError if it can't be made.
- */
-function privateFolder(): string {
+/** Throws a StartError if it can't be made. */
+function privateFolder(): PrivateFolder {
   try {
-    // mkdtemp sets mode 0700 whatever the umask.
-    return mkdtempSync(join(parentFolder(process.env["XDG_RUNTIME_DIR"]), "watch-fanout-"));
+    return new PrivateFolder();
   } catch (error) {
     throw unusableSocket(error);
-  }
-}
-
-function parentFolder(runtimeFolder: string | undefined): string {
-  if (runtimeFolder === undefined || runtimeFolder === "") return tmpdir();
-  try {
-    accessSync(runtimeFolder, constants.W_OK | constants.X_OK);
-    return runtimeFolder;
-  } catch {
-    // A service that was started with the environment of another user.
-    return tmpdir();
   }
 }
 

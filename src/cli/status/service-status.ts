@@ -6,6 +6,7 @@ import type { UpstreamOutage } from "../../etcd/client/upstream.ts";
 import type { ReadinessCheck } from "../../server/admin/admin.ts";
 import type {
   CertificateReport,
+  DataFileReport,
   Overview,
   ProcessReport,
   ResourceReport,
@@ -35,6 +36,8 @@ interface MainProcess {
   readonly upstreamsInUse: readonly string[];
   /** Has the certificates of all processes. */
   readonly context: { readonly files: Pick<WatchedFiles, "certificates"> };
+  /** The file of the embedded store. Undefined: it has no file, or is not open yet. */
+  readonly dataFile?: DataFileReport | undefined;
   readonly etcdApi: { readonly outage: UpstreamOutage | undefined } | undefined;
 }
 
@@ -123,13 +126,13 @@ export class ServiceStatus implements StatusSource {
   }
 
   #upstream(): UpstreamTier {
-    const { config, upstreamsInUse } = this.#options.main;
+    const { config, upstreamsInUse, dataFile: file } = this.#options.main;
     const { etcd, upstream } = config;
     if (upstream !== undefined) {
       return { kind: "watch-fanout", addresses: upstream.addresses, inUse: upstreamsInUse };
     }
     return etcd === undefined
-      ? { kind: "embedded" }
+      ? { kind: "embedded", file }
       : { kind: "etcd", addresses: etcd.endpoints.map(withoutCredentials) };
   }
 

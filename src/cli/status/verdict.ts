@@ -31,9 +31,13 @@ const failedFailing = 0.5;
 const leastFailed = 3;
 const leastFailedFailing = 10;
 
-/** The thresholds of the alerts WatchFanoutEventLoopDelayed, WatchFanoutMemoryNearCeiling and WatchFanoutCallersRefused. */
+/**
+ * The thresholds of the alerts WatchFanoutEventLoopDelayed, WatchFanoutMemoryNearCeiling, WatchFanoutDataNearlyFull and
+ * WatchFanoutCallersRefused.
+ */
 const eventLoopDelayMs = 250;
 const memoryNearCeiling = 0.85;
+const fileNearLimit = 0.85;
 const refusedPerSecond = 1;
 
 /** A store that can't be reached for less than this, such as while it elects a leader, is no failure yet, in milliseconds. */
@@ -52,6 +56,7 @@ export function verdictOf(facts: VerdictFacts): Verdict {
     ...ofResources(facts),
     ...ofEtcdApi(facts),
     ...ofFullStore(facts),
+    ...ofDataFile(facts),
     ...ofWorkers(facts),
     ...ofCertificates(facts),
     ...ofMemory(facts),
@@ -158,6 +163,14 @@ function* ofEtcdApi({ etcdApiOutage, resources, upstream, at }: VerdictFacts): R
 function* ofFullStore({ isStoreFull, upstream }: VerdictFacts): Reasons {
   if (!isStoreFull) return;
   yield { level: "failing", text: `${nameOf(upstream)} is full and refuses writes` };
+}
+
+function* ofDataFile({ isStoreFull, upstream }: VerdictFacts): Reasons {
+  if (isStoreFull || upstream.kind !== "embedded" || upstream.file === undefined) return;
+  const { bytes, maxBytes } = upstream.file;
+  if (bytes < fileNearLimit * maxBytes) return;
+  const text = `the file of the embedded store is nearly full: ${bytesOf(bytes)} of ${bytesOf(maxBytes)}`;
+  yield { level: "degraded", text };
 }
 
 function* ofWorkers({ processes, checks }: VerdictFacts): Reasons {

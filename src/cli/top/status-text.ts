@@ -1,5 +1,6 @@
 import { styleText } from "node:util";
 import type {
+  DataFileReport,
   ProcessReport,
   ResourceReport,
   Status,
@@ -104,9 +105,20 @@ function line(text: string, { columns = Number.POSITIVE_INFINITY }: TableOptions
 }
 
 function upstreamText({ upstream }: Status): string {
-  if (upstream.kind === "embedded") return "embedded store";
+  if (upstream.kind === "embedded") return `embedded store${fileText(upstream.file)}`;
   const addresses = upstream.addresses.join(", ");
   return upstream.kind === "etcd" ? `etcd at ${addresses}` : `relay of ${addresses}`;
+}
+
+function fileText(file: DataFileReport | undefined): string {
+  if (file === undefined) return "";
+  const { path, bytes, maxBytes, revision, oldestRevision, commitLatency, lastFailure } = file;
+  const failed =
+    lastFailure === undefined ? "" : `, failed at ${lastFailure.at}: ${lastFailure.text}`;
+  return (
+    ` in ${path} (${bytesOf(bytes)} of ${bytesOf(maxBytes)}, revisions ${oldestRevision} to ${revision}, ` +
+    `commits ${quantilesText(commitLatency)}${failed})`
+  );
 }
 
 function resourceRow(resource: ResourceReport, at: string): readonly Cell[] {

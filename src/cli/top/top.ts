@@ -1,7 +1,8 @@
 import { setTimeout } from "node:timers/promises";
-import { type Command, InvalidArgumentError, Option } from "commander";
+import { type Command, Option } from "commander";
 import { messageOf } from "../../base/errors.ts";
 import { streamSorts } from "../../server/admin/status/stream-query.ts";
+import { type AdminPortOptions, addAdminPortOptions } from "../admin/admin-port.ts";
 import {
   type CommandIo,
   Output,
@@ -27,10 +28,7 @@ const quitKeys: readonly number[] = [0x71, 0x51, 0x03, 0x04];
 /** Signals that leave the screen as it was. Ctrl-C sends SIGINT if the input is no terminal. */
 const signals = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
 
-interface TopOptions {
-  readonly url: URL;
-  readonly tlsCa?: string;
-  readonly bearerTokenFile?: string;
+interface TopOptions extends AdminPortOptions {
   readonly sort: string;
   readonly order: string;
   readonly search: string;
@@ -45,20 +43,8 @@ export type TopIo = Omit<CommandIo, "onInterrupt">;
 export function addTop(program: Command, io: TopIo = processIo): void {
   const command = program
     .command("top")
-    .description("Show what a service does, from its admin port, until q is pressed.")
-    .addOption(
-      new Option("--url <url>", "admin port of the service")
-        .env("WATCH_FANOUT_ADMIN_URL")
-        .argParser(adminUrl)
-        .default(new URL("http://127.0.0.1:8080"), "http://127.0.0.1:8080"),
-    )
-    .addOption(new Option("--tls-ca <file>", "authorities to trust, in PEM, for https"))
-    .addOption(
-      new Option(
-        "--bearer-token-file <file>",
-        "token of --admin-token-file (or the variable WATCH_FANOUT_BEARER_TOKEN)",
-      ),
-    )
+    .description("Show what a service does, from its admin port, until q is pressed.");
+  addAdminPortOptions(command)
     .addOption(
       new Option("--sort <by>", "what the streams are sorted by")
         .choices(streamSorts)
@@ -80,12 +66,6 @@ export function addTop(program: Command, io: TopIo = processIo): void {
       reportFailure(io, error);
     }
   });
-}
-
-function adminUrl(text: string): URL {
-  const url = URL.parse(text);
-  if (url !== null && /^https?:$/.test(url.protocol)) return url;
-  throw new InvalidArgumentError("It must be a URL, such as http://127.0.0.1:8080.");
 }
 
 async function printOnce(io: TopIo, output: Output, options: TopOptions): Promise<void> {

@@ -16,7 +16,8 @@ export function workerConfig(config: Config, terms: WorkerTerms): Config {
   const upstream = { addresses: [address], tls: undefined, tokenFile: undefined };
   return {
     ...config,
-    ...{ etcd: undefined, upstream, workers: 1, logFormat },
+    // The main process, which keeps the store and the caches, serves its state also while etcd is away.
+    ...{ etcd: undefined, data: undefined, upstream, cacheDir: undefined, workers: 1, logFormat },
     etcdApi: config.etcdApi && ofWorker(config.etcdApi, address),
     // The main process serves each by its own name.
     resources: config.resources.map((resource) => ({ ...resource, upstreamName: resource.name })),

@@ -25,10 +25,24 @@ export interface InformerListeners {
    */
   readonly onWatchError?: ((failure: ReflectorFailure) => void) | undefined;
   /**
-   * Called when the watch works again after failures: something was received, if only that nothing has changed. The
-   * Indexer may not have applied it yet. Default: ignored.
+   * Called when the watch works again after failures, or when the server has confirmed what was kept on disk: something was
+   * received, if only that nothing has changed. The Indexer may not have applied it yet. Default: ignored.
    */
   readonly onRecovered?: (() => void) | undefined;
+}
+
+/** Where an informer keeps its state when the program ends. */
+export interface KeepOptions {
+  /**
+   * A folder for this informer alone, on a local disk. It is created, for this user only. One process uses it at a time; the
+   * informer of another one keeps nothing. Its size is up to twice that of the objects, with logs of at least 16 MiB.
+   */
+  readonly folder: string;
+  /**
+   * What decides which objects there are, beside the scope: what is kept with another text is not used. Default of
+   * TypedResource: the resource and the selectors; otherwise the name of the informer.
+   */
+  readonly source?: string | undefined;
 }
 
 /** Options of a SharedInformer. */
@@ -68,6 +82,11 @@ export interface SharedInformerOptions<T> extends InformerListeners {
    * can't exhaust the memory. Default 1 GiB.
    */
   readonly maxBytes?: number | undefined;
+  /**
+   * Keeps the state on disk (Node.js only): the next start has it at once, without a list. The handlers and the Indexer get it
+   * before the server is reached; `hasSynced` and `revision` follow when the server has confirmed it. Default: it is listed.
+   */
+  readonly keep?: KeepOptions | undefined;
   /** Pauses before a list or watch is retried. Default: from 100 ms, doubling up to 5 s. */
   readonly backoff?: BackoffBounds | undefined;
   /** Default: the system time, with timers that keep the process alive until the informer is stopped. */

@@ -46,6 +46,11 @@ export class InformerPipeline<T> implements ReflectorTarget, TurnWorker {
   #markedRevision: number | undefined;
   /** Number of keys that were applied. */
   #appliedKeys = 0;
+  /**
+   * Once this many keys were applied in all, the state is that of the server. It is not before, if it was kept on disk:
+   * infinite until the server has confirmed or replaced it.
+   */
+  #confirmedKeys = 0;
   #historyId = "";
   #historyChanges = 0;
   /** When something was received last, by the clock; undefined before. */
@@ -76,7 +81,7 @@ export class InformerPipeline<T> implements ReflectorTarget, TurnWorker {
 
   /** Everything up to this revision is in the Indexer; undefined before the first list of a history is. */
   get revision(): number | undefined {
-    return this.#revision;
+    return this.#confirmedKeys === Infinity ? undefined : this.#revision;
   }
 
   /** The history that the revision belongs to; empty if it is not known. */
@@ -96,10 +101,18 @@ export class InformerPipeline<T> implements ReflectorTarget, TurnWorker {
       : this.#options.clock.now() - this.#receivedAt;
   }
 
-  replace({ objects, revision, historyId }: ListedState, cause: ReplaceCause): void {
+  /** Whether a state fits the bound. */
+  fits(objects: readonly StoredObject[]): boolean {
+    const bytes = objects.reduce((sum, object) => sum + heldBytes(object), 0);
+    return bytes <= this.#options.maxBytes;
+  }
+
+  replace({ objects, revision, historyId, kept }: ListedState, cause: ReplaceCause): void {
     this.#historyId = historyId;
     this.#size.replace(objects);
     this.#fifo.replace(objects);
+    if (kept === undefined) this.#confirm();
+    else this.#confirmedKeys = Infinity;
     this.#arrive(revision);
     if (cause !== "history changed") return;
     this.#options.updates.recheck(objects);
@@ -124,6 +137,7 @@ export class InformerPipeline<T> implements ReflectorTarget, TurnWorker {
       else if (type === "ADDED") this.#fifo.add(object);
       else this.#fifo.update(object);
     }
+    this.#confirm();
     this.#arrive(revision ?? this.#arrived);
   }
 
@@ -165,6 +179,12 @@ export class InformerPipeline<T> implements ReflectorTarget, TurnWorker {
     this.#wake();
   }
 
+  /** What has arrived until now is from the server. */
+  #confirm(): void {
+    if (this.#confirmedKeys !== Infinity) return;
+    this.#confirmedKeys = this.#appliedKeys + this.#fifo.length;
+  }
+
   /** What has arrived until now is the next that the revision advances to. */
   #mark(): void {
     this.#markedKeys = this.#appliedKeys + this.#fifo.length;
@@ -191,7 +211,8 @@ export class InformerPipeline<T> implements ReflectorTarget, TurnWorker {
       onFault(error);
       return false;
     }
-    if (!this.#hasSynced && this.#fifo.hasSynced) {
+    const isConfirmed = this.#appliedKeys >= this.#confirmedKeys;
+    if (!this.#hasSynced && isConfirmed && this.#fifo.hasSynced) {
       this.#hasSynced = true;
       this.#options.onSynced();
     }

@@ -17,6 +17,7 @@ import { defaultQueueBytes, SharedProcessor } from "./handlers/shared-processor.
 import { Indexer, type ReadonlyIndexer } from "./indexer/indexer.ts";
 import { Lister, type ListerOptions } from "./indexer/lister.ts";
 import { IndexerUpdates, ObjectDecoder } from "./indexer-updates.ts";
+import { InformerKeeping } from "./informer-keeping.ts";
 import { InformerMetrics, type InformerStats } from "./informer-metrics.ts";
 import {
   type InformerListeners,
@@ -61,6 +62,7 @@ export class SharedInformer<T> {
   readonly #reports: InformerReports;
   readonly #pipeline: InformerPipeline<T>;
   readonly #reflector: Reflector;
+  readonly #keeping: InformerKeeping | undefined;
   /** Undefined before the start. */
   #metrics: InformerMetrics | undefined;
   readonly #waits: RevisionWaits;
@@ -121,9 +123,18 @@ export class SharedInformer<T> {
       onSynced: () => this.#onSynced(),
       onFault: (error) => this.#fail(error),
     });
+    const { keep } = options;
+    const pipeline = this.#pipeline;
+    this.#keeping =
+      keep &&
+      new InformerKeeping({
+        ...{ keep, name, scope, clock: this.#clock, logger, target: pipeline },
+        fits: (objects) => pipeline.fits(objects),
+      });
     this.#reflector = new Reflector({
       storage: options.storage,
-      target: this.#pipeline,
+      target: this.#keeping ?? pipeline,
+      loadKept: this.#keeping?.load.bind(this.#keeping),
       clock: this.#clock,
       logger: logger ?? silentLogger,
       random: options.random,
@@ -151,7 +162,7 @@ export class SharedInformer<T> {
     return this.#indexer;
   }
 
-  /** Whether the whole initial list is in the Indexer. */
+  /** Whether the whole initial list is in the Indexer, or what was kept on disk, and the server has confirmed it. */
   get hasSynced(): boolean {
     return this.#pipeline.hasSynced;
   }
@@ -285,7 +296,8 @@ export class SharedInformer<T> {
     } finally {
       this.#removeHandlers();
     }
-    await abortable(Promise.all([this.#processor.ended, this.#closed]), signal);
+    const kept = this.#keeping?.close();
+    await abortable(Promise.all([this.#processor.ended, this.#closed, kept]), signal);
   }
 
   /** The same as `stop`, for `await using`. */
@@ -312,6 +324,7 @@ export class SharedInformer<T> {
     if (this.#state === "running") this.#metrics?.close();
     this.#state = "stopped";
     this.#reflector.stop();
+    void this.#keeping?.close();
     this.#resyncTimer?.cancel();
     const why = this.#fault ?? this.#stoppedError();
     this.#synced.reject(why);

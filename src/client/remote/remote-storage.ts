@@ -202,6 +202,12 @@ export class RemoteStorage implements Storage {
     return revision;
   }
 
+  async cachedRevision(signal?: AbortSignal): Promise<number> {
+    this.#enter(signal);
+    const { revision } = await this.#state({ match: "ANY" }, signal);
+    return revision;
+  }
+
   /** The history id of the server that responds, after any check of its history by that server. */
   async historyId(signal?: AbortSignal): Promise<string> {
     this.#enter(signal);

@@ -249,11 +249,13 @@ export class TypedResource<T> {
    * lost its event window, but each interruption may skip intermediate states.
    */
   informer(options: ResourceInformerOptions<T> = {}): SharedInformer<T> {
-    const { labelSelector, fieldSelector, delivery, ...others } = options;
+    const { labelSelector, fieldSelector, delivery, keep, ...others } = options;
     const selected = { client: this.#client, resource: this.name, labelSelector, fieldSelector };
+    const source = JSON.stringify({ resource: this.name, labelSelector, fieldSelector });
     return new SharedInformer<T>({
       ...{ name: this.name, clock: this.#clock, random: this.#random },
       ...others,
+      keep: keep && { source, ...keep },
       storage: new RemoteStorage({ ...selected, delivery }),
       closesStorage: true,
       codec: this.codec,

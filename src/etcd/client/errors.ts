@@ -102,8 +102,9 @@ export function readError(error: unknown, endpoint: string, range?: KeyRange): E
   if (says(error.details, "database space exceeded")) {
     return new WatchFanoutError(
       "STORAGE_FULL",
-      "Nothing was written: etcd's space quota is reached. Compact and defragment it, or raise its " +
-        "quota, and disarm the alarm. Reads and watches still work.",
+      // What reaches the quota is applied and refused (quotaApplierV3 of etcd); what comes later is only refused.
+      "etcd's space quota is reached: nothing was written, unless this write is the one that reached it. Compact and " +
+        "defragment etcd, or raise its quota, and disarm the alarm. Reads and watches still work.",
       { cause: error },
     );
   }

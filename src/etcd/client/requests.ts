@@ -123,6 +123,30 @@ export function methodOf(
   return found;
 }
 
+/** A field of a message, as the descriptors of protobuf describe it. All numbers of etcd's requests are varints. */
+export interface ProtoField {
+  readonly number: number;
+  readonly name: string;
+  readonly type: string;
+  /** The name of its message, without the package. */
+  readonly typeName: string;
+  readonly label: string;
+}
+
+/**
+ * The fields of a message, such as "PutRequest".
+ *
+ * @throws Error if etcd3's package declares no such message
+ */
+export function protoFieldsOf(message: string): readonly ProtoField[] {
+  const found = definitions[`etcdserverpb.${message}`];
+  if (found === undefined || !("type" in found)) {
+    throw new Error(`etcd3's rpc.proto has no message ${message}.`);
+  }
+  const { field } = found.type as { readonly field: readonly ProtoField[] };
+  return field;
+}
+
 /** The two methods whose responses are decoded by hand. */
 export const rangeMethod = methodOf("KV", "range") as MethodDefinition<RangeRequest, unknown>;
 export const watchMethod = methodOf("Watch", "watch") as MethodDefinition<WatchRequest, unknown>;

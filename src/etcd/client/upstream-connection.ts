@@ -277,6 +277,8 @@ export class UpstreamConnection {
       this.#isUnresponsive = true;
       this.#failure = new Error("etcd did not respond to a keepalive ping");
       this.destroy();
+      // Node.js does not close it before its last write is done, which a member that reads nothing never lets happen.
+      this.#socket.destroy();
     }, this.member.keepalive.timeoutMs);
     const timer = this.#timer;
     this.#session.ping(() => {

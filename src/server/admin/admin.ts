@@ -20,12 +20,16 @@ import { IdleConnections, PipelinedRequests } from "./admin-connections.ts";
 
 /** A response that is sent as it arises. */
 export interface AdminEvents {
+  /** Of its head, which is all that a HEAD request gets. */
+  readonly contentType: string;
   /** Sends the head and the body. */
   begin(response: ServerResponse): void;
 }
 
 /** Pages that respond to GET requests by their path and query. */
 export interface AdminPages {
+  /** The group that a token must have for them, if tokens are needed. Undefined: any token is enough. */
+  readonly group?: string;
   /** Whether it responds to requests of this path. */
   has(path: string): boolean;
   /** Rejects if the page could not be made, which is 500. */
@@ -75,6 +79,12 @@ export interface AdminOptions {
    * @internal
    */
   readonly status?: AdminPages | undefined;
+  /**
+   * A backup of the embedded store. Absent: there is no file of one.
+   *
+   * @internal
+   */
+  readonly backup?: AdminPages | undefined;
   /** Absent: the log level can't be changed here. */
   readonly logLevel?: LogLevelControl | undefined;
   /** What makes further pages from a query, by their path. */
@@ -112,7 +122,8 @@ const maxBodyBytes = 64;
  *   every check;
  * - `/metrics`: for Prometheus;
  * - `/log-level`: GET returns the log level, PUT sets it;
- * - `/`, `/status.json`, `/status/events`: the status, for people and programs (`StatusPages`).
+ * - `/`, `/status.json`, `/status/events`: the status, for people and programs (`StatusPages`);
+ * - `/backup`: a copy of the embedded store (`BackupPage`).
  *
  * With `tokens`, a request without one gets 401, and of `/livez` and `/readyz` the status alone, for probes.
  *
@@ -241,11 +252,12 @@ async function respond(
   if (hold(Buffer.byteLength(result.body))) sendPage(response, result);
 }
 
-function pathsOf({ logLevel, status, others }: AdminOptions): readonly string[] {
+function pathsOf({ logLevel, status, backup, others }: AdminOptions): readonly string[] {
   return [
     ...["/livez", "/readyz", "/metrics"],
     ...(logLevel === undefined ? [] : ["/log-level"]),
     ...(status === undefined ? [] : ["/", "/status.json"]),
+    ...(backup === undefined ? [] : ["/backup"]),
     ...(others?.keys() ?? []),
   ];
 }
@@ -257,6 +269,7 @@ async function responseTo(
 ): Promise<Http1Page | AdminEvents> {
   const [path = "", query = ""] = (request.url ?? "").split("?", 2);
   const isOfStatus = options.status?.has(path) === true;
+  const pages = [options.status, options.backup].find((each) => each?.has(path) === true);
   const isAuthorized = hasToken(request, options);
   const isRebound = mayBeRebound(request, options);
   const isProbe = path === "/livez" || path === "/readyz";
@@ -274,7 +287,7 @@ async function responseTo(
     return logLevelPage(request.method, body, options.logLevel);
   }
   const other = options.others?.get(path);
-  if (other === undefined && !isOfStatus && !isProbe && path !== "/metrics") {
+  if (other === undefined && pages === undefined && !isProbe && path !== "/metrics") {
     return { status: 404, body: `The paths are ${pathsOf(options).join(", ")}.\n` };
   }
   if (request.method !== "GET" && request.method !== "HEAD") {
@@ -282,11 +295,14 @@ async function responseTo(
     return { status: 405, body: `${path} supports GET and HEAD only.\n`, headers };
   }
   if (other !== undefined) return other(query);
-  if (isOfStatus && options.status !== undefined) {
-    if (path === "/status/events" && request.method === "HEAD") {
-      return { status: 200, body: "", contentType: "text/event-stream" };
-    }
-    return options.status.respond(path, query);
+  if (pages?.group !== undefined && !isInGroup(request, options, pages.group)) {
+    const body = `The token needs the group ${pages.group}: sha256:HEX NAME,${pages.group} in --admin-token-file.\n`;
+    return { status: 403, body };
+  }
+  if (pages !== undefined) {
+    const result = await pages.respond(path, query);
+    if (request.method !== "HEAD" || !("begin" in result)) return result;
+    return { status: 200, body: "", contentType: result.contentType };
   }
   if (path === "/livez") return { status: 200, body: "ok\n" };
   if (path === "/readyz") {
@@ -313,6 +329,11 @@ function mayBeRebound({ headers }: IncomingMessage, { listen, tokens }: AdminOpt
 function hasToken({ headers }: IncomingMessage, { tokens }: AdminOptions): boolean {
   if (tokens === undefined) return true;
   return tokens.find(tokenOf(headers.authorization ?? "")) !== undefined;
+}
+
+function isInGroup({ headers }: IncomingMessage, { tokens }: AdminOptions, group: string): boolean {
+  if (tokens === undefined) return true;
+  return tokens.find(tokenOf(headers.authorization ?? ""))?.groups.includes(group) === true;
 }
 
 /** The bearer token, or the password of Basic; empty if there is neither. */

@@ -25,6 +25,7 @@ export class GrantedLeases {
   readonly #limits: CallerLimits;
   readonly #leases = new Map<bigint, GrantedLease>();
   #sweeping: Timer | undefined;
+  #isStopped = false;
 
   constructor(clock: Clock, limits: CallerLimits) {
     this.#clock = clock;
@@ -68,7 +69,14 @@ export class GrantedLeases {
     this.#leases.delete(lease);
   }
 
+  /** Looks no longer for leases that have ended, also not for those that open calls are still granted. Idempotent. */
+  stop(): void {
+    this.#isStopped = true;
+    this.#sweeping?.cancel();
+  }
+
   #sweepLater(): void {
+    if (this.#isStopped) return;
     this.#sweeping ??= this.#clock.setTimeout(
       () => runInTimeSlices(this.#clock, this.#sweep()),
       sweepMs,

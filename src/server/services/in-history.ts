@@ -1,4 +1,4 @@
-import { upstreamUnavailable } from "../../base/errors.ts";
+import { hasReason, upstreamUnavailable } from "../../base/errors.ts";
 import type { GetResult } from "../../storage/storage.ts";
 import type { ServedResource } from "../calls/service-options.ts";
 import { checkHistory } from "./parse-requests.ts";
@@ -15,7 +15,12 @@ export async function inHistory<T extends Pick<GetResult, "historyId">>(
 ): Promise<{ readonly result: T; readonly historyId: string }> {
   const before = await historyOf(resource, signal);
   if (resource.ready) checkHistory(known, before);
-  const result = await read();
+  const result = await read().catch(async (error: unknown) => {
+    // A page token of another history may name an object that this one does not have.
+    const isOfToken = known !== "" && hasReason(error, "INVALID_REQUEST");
+    if (isOfToken) checkHistory(known, await historyOf(resource, signal));
+    throw error;
+  });
   const historyId = result.historyId ?? (await historyOf(resource, signal));
   checkHistory(known, historyId);
   const isSame = before === "" || historyId === "" || historyId === before;

@@ -1,58 +1,77 @@
 import sortedBTree from "sorted-btree";
+import { bulkLoad } from "sorted-btree/extended/bulkLoad.js";
 import { Fifo } from "../../base/fifo.ts";
 import type { WatchEvent } from "../../model/event.ts";
 import { compareKeys } from "../../model/key-order.ts";
-import { estimatedBytes, StoredObject } from "../../model/object.ts";
-import { HistoryPage } from "../history-page.ts";
-import { scopeOfList } from "../key-scopes.ts";
-import {
-  type HistoryRequest,
-  type HistoryResult,
-  includesKey,
-  type ListRequest,
-  type ListResult,
-} from "../storage.ts";
+import { StoredObject } from "../../model/object.ts";
+import type { HistoryPage } from "../history-page.ts";
+import type { ResourceKeys } from "./resource-keys.ts";
 
 // The package is CommonJS, whose default export is nested one level deeper in Node.js.
 const BTree = sortedBTree.default;
 
-/** The keys of one resource, each with its versions. */
-export class Keyspace {
-  readonly resource: string;
-  readonly #keys: KeyIndex = new BTree<string, KeyVersions>(undefined, compareKeys);
+/** Maximum number of keys in a node of the tree, the package's default. */
+const nodeSize = 32;
 
-  constructor(resource: string) {
-    this.resource = resource;
-  }
+/** All keys of the store, whole, each with its versions. */
+export class Keyspace {
+  #keys: sortedBTree.default<string, KeyVersions> = new BTree<string, KeyVersions>(
+    undefined,
+    compareKeys,
+    nodeSize,
+  );
 
   /** The current object. */
   get(key: string): StoredObject | undefined {
     return this.#keys.get(key)?.current;
   }
 
-  /** The object at a kept revision. */
+  /** The object at a revision of the history. */
   getAt(key: string, revision: number): StoredObject | undefined {
     return this.#keys.get(key)?.at(revision);
   }
 
-  /** The keys that exist at a kept revision and begin with a prefix. */
-  namesAt(prefix: string, revision: number): string[] {
-    const at = { match: "EXACT", revision } as const;
-    return [...range(this.#keys, { prefix, limit: 0, at }, revision)].map(({ key }) => key);
+  /**
+   * The objects at a revision of the history, in key order: from `from`, which `isAfter` leaves out, up to `to`, which is not
+   * included; undefined: up to the last key.
+   */
+  *range(
+    from: string,
+    to: string | undefined,
+    revision: number,
+    isAfter: boolean = false,
+  ): Generator<StoredObject, void, void> {
+    for (const [key, versions] of this.#keys.entries(from)) {
+      if (to !== undefined && compareKeys(key, to) >= 0) return;
+      if (isAfter && key === from) continue;
+      const object = versions.at(revision);
+      if (object !== undefined) yield object;
+    }
   }
 
-  /** One page of the objects at a kept revision. */
-  page(request: ListRequest, revision: number): ListResult {
-    return page(this.#keys, request, revision);
+  /**
+   * Adds the changes of a key up to `revision` and after `after` to the page, the newest first. Returns the revision of the
+   * first that does not fit; undefined: all do.
+   */
+  addHistory(
+    key: string,
+    page: HistoryPage,
+    keys: ResourceKeys,
+    revision: number,
+    after: number,
+  ): number | undefined {
+    return this.#keys.get(key)?.addTo(page, keys, revision, after);
   }
 
-  /** One page of the history of a key, up to a kept revision. `oldest`: the oldest one of these. */
-  history(request: HistoryRequest, revision: number, oldest: number): HistoryResult {
-    const page = new HistoryPage(request);
-    const next = this.#keys.get(request.key)?.addTo(page, revision);
-    return next === undefined
-      ? page.finished(revision, Math.max(1, oldest))
-      : page.continued(revision, next);
+  /** Begins with these objects, in key order: takes a third of the time that adding each one takes. */
+  load(objects: readonly StoredObject[]): void {
+    const versions = objects.map((object) => {
+      const own = new KeyVersions();
+      own.add(object);
+      return own;
+    });
+    const keys = objects.map(({ key }) => key);
+    this.#keys = bulkLoad(keys, versions, nodeSize, compareKeys);
   }
 
   /** Adds the versions of one revision. */
@@ -67,6 +86,13 @@ export class Keyspace {
     }
   }
 
+  /** Takes back the newest versions, which are those of one revision. */
+  undo(events: readonly WatchEvent[]): void {
+    for (const { object } of events) {
+      if (this.#keys.get(object.key)?.undo()) this.#keys.delete(object.key);
+    }
+  }
+
   /** Drops the versions that became unreachable when the changes of this revision were dropped. */
   compact(events: readonly WatchEvent[], revision: number): void {
     for (const { object } of events) {
@@ -76,65 +102,6 @@ export class Keyspace {
 
   clear(): void {
     this.#keys.clear();
-  }
-}
-
-/** All keys that exist or existed in the kept history, in key order. */
-type KeyIndex = sortedBTree.default<string, KeyVersions>;
-
-/** Maximum number of objects after a page that are counted one by one; above it their number is unknown. */
-const maxCounted = 10_000;
-
-/**
- * Returns one page of a list at `revision`. The number of remaining objects is unknown if counting them for
- * each page would block the event loop.
- */
-function page(keys: KeyIndex, request: ListRequest, revision: number): ListResult {
-  const { limit, maxBytes = 0 } = request;
-  const items: StoredObject[] = [];
-  let bytes = 0;
-  let isFull = false;
-  let remaining = 0;
-  for (const kept of range(keys, request, revision)) {
-    if (isFull) {
-      remaining++;
-      if (remaining > maxCounted) break;
-      continue;
-    }
-    const object = kept.withoutAttributes();
-    const size = estimatedBytes(object);
-    if (items.length > 0 && maxBytes > 0 && bytes + size > maxBytes) {
-      isFull = true;
-      remaining++;
-      continue;
-    }
-    items.push(object);
-    bytes += size;
-    isFull = items.length === limit;
-  }
-  return {
-    revision,
-    items,
-    next: remaining === 0 ? undefined : items.at(-1)?.key,
-    remaining: remaining > maxCounted ? undefined : remaining,
-  };
-}
-
-/** The objects at `revision` whose keys the request selects, in key order. */
-function* range(
-  keys: KeyIndex,
-  request: ListRequest,
-  revision: number,
-): Generator<StoredObject, void, void> {
-  const { startAfter } = request;
-  const scope = scopeOfList(request);
-  const first = "prefix" in scope ? scope.prefix : scope.from;
-  const continues = startAfter !== undefined && compareKeys(startAfter, first) >= 0;
-  for (const [key, versions] of keys.entries(continues ? startAfter : first)) {
-    if (continues && key === startAfter) continue;
-    if (!includesKey(scope, key)) return;
-    const object = versions.at(revision);
-    if (object !== undefined) yield object;
   }
 }
 
@@ -166,17 +133,23 @@ export class KeyVersions {
     return objectOf(this.#versions.at(this.#countUpTo(revision) - 1));
   }
 
-  /** Adds the changes up to `revision` to the page. Returns the revision of the first that does not fit; undefined: all do. */
-  addTo(page: HistoryPage, revision: number): number | undefined {
+  /** See `Keyspace.addHistory`. */
+  addTo(
+    page: HistoryPage,
+    keys: ResourceKeys,
+    revision: number,
+    after: number,
+  ): number | undefined {
     for (let i = this.#countUpTo(revision) - 1; i >= 0; i--) {
       const version = this.#versions.at(i);
       const object = objectOf(version);
       const deleted = objectOf(this.#versions.at(i - 1));
       if (version === undefined || (object ?? deleted) === undefined) return undefined;
+      if (version.modRevision <= after) return undefined;
       const fits =
         object === undefined
-          ? page.addDeletion((deleted as StoredObject).withoutAttributes(), version.modRevision)
-          : page.addPut(object.withoutAttributes());
+          ? page.addDeletion(keys.shown(deleted as StoredObject), version.modRevision)
+          : page.addPut(keys.shown(object));
       if (!fits) return version.modRevision;
     }
     return undefined;
@@ -192,6 +165,12 @@ export class KeyVersions {
       else high = middle;
     }
     return low;
+  }
+
+  /** Drops the newest version. Returns whether no version is left. */
+  undo(): boolean {
+    this.#versions.pop();
+    return this.#versions.length === 0;
   }
 
   /** Drops the versions that no read at `revision` or later can see. Returns whether no version is left. */

@@ -4,6 +4,7 @@ import {
   revisionConflict,
   revisionTooOld,
 } from "../../base/errors.ts";
+import { compareKeys } from "../../model/key-order.ts";
 import {
   checkDelete,
   checkGet,
@@ -14,6 +15,7 @@ import {
   checkWatch,
   endIfRefused,
 } from "../checks.ts";
+import { scopeOfList } from "../key-scopes.ts";
 import type {
   DeleteRequest,
   GetRequest,
@@ -28,66 +30,85 @@ import type {
   WatchStream,
   WriteResult,
 } from "../storage.ts";
-import type { Keyspace } from "./keyspace.ts";
 import { closed, MemoryStore, type MemoryStoreOptions } from "./memory-store.ts";
 import type { MemoryWatch } from "./memory-watch.ts";
-import { checkOperations, type Operation } from "./mvcc-store.ts";
-import type { KeyEvents } from "./transaction-log.ts";
-
-const linearizable = { match: "LINEARIZABLE" } as const;
+import type { Operation } from "./mvcc-store.ts";
+import { ResourceKeys } from "./resource-keys.ts";
+import { checkOperations } from "./write-checks.ts";
 
 /** A store of its own, or a resource of a store that others share. */
-export type MemoryStorageOptions =
-  | MemoryStoreOptions
-  | {
-      readonly store: MemoryStore;
-      /** The name of the resource. It has keys of its own. */
-      readonly resource: string;
-    };
+export type MemoryStorageOptions = MemoryStoreOptions | SharedStore;
 
-/**
- * A resource of the embedded store (`MemoryStore`).
- *
- * Objects are handed out as `StoredObject.withoutAttributes`: those that readers cache with an object are theirs, and would
- * count in no bound here.
- */
+interface SharedStore {
+  readonly store: MemoryStore;
+  /** The name of the resource. */
+  readonly resource: string;
+  /** The prefix of its keys in the store. Default: the name and a slash. */
+  readonly prefix?: string | undefined;
+  /**
+   * Whether raw keys are keys of the resource (model/key-bytes.ts). Default false: they are left out.
+   *
+   * @internal
+   */
+  readonly rawKeys?: boolean | undefined;
+}
+
+/** A resource of the embedded store (`MemoryStore`). */
 export class MemoryStorage implements Storage {
   readonly #store: MemoryStore;
-  readonly #keys: Keyspace;
+  readonly #keys: ResourceKeys;
+  readonly #options: SharedStore;
   /** Whether the store is closed with this. */
   readonly #isOnly: boolean;
   readonly #watches = new Set<MemoryWatch>();
   #isClosed = false;
 
-  /** Throws INVALID_REQUEST for a bound that is not a positive integer. */
+  /** Throws INVALID_REQUEST for a bound that is not a positive integer, and for a prefix that UTF-8 can't encode. */
   constructor(options: MemoryStorageOptions) {
     this.#isOnly = !("store" in options);
-    this.#store = "store" in options ? options.store : new MemoryStore(options);
-    this.#keys = this.#store.keysOf("store" in options ? options.resource : "");
+    this.#options =
+      "store" in options ? options : { store: new MemoryStore(options), resource: "", prefix: "" };
+    const { store, resource, prefix = `${resource}/`, rawKeys = false } = this.#options;
+    this.#store = store;
+    this.#keys = new ResourceKeys(prefix, rawKeys);
+    if (!rawKeys) store.addResource(resource, this.#keys);
+  }
+
+  /**
+   * The same keys, with raw keys.
+   *
+   * @internal
+   */
+  withRawKeys(): MemoryStorage {
+    return new MemoryStorage({ ...this.#options, rawKeys: true });
   }
 
   async get(request: GetRequest): Promise<GetResult> {
     this.#enter(request.signal);
-    checkGet(request);
-    const revision = this.#store.log.resolve(request.at);
-    return { revision, object: this.#keys.getAt(request.key, revision)?.withoutAttributes() };
+    checkGet(request, this.#options.rawKeys);
+    const keys = this.#keys;
+    return this.#store.get(keys.whole(request.key), request.at, keys, request.signal);
   }
 
   /** Returns values also with `keysOnly`, as they are not copied. */
   async list(request: ListRequest): Promise<ListResult> {
     this.#enter(request.signal);
-    checkList(request);
-    return this.#keys.page(request, this.#store.log.resolve(request.at));
+    checkList(request, this.#options.rawKeys);
+    const { startAfter, limit, maxBytes, at, signal } = request;
+    const interval = this.#keys.wholeInterval(scopeOfList(request));
+    const after = startAfter === undefined ? undefined : this.#keys.whole(startAfter);
+    const isWithin = after !== undefined && compareKeys(after, interval.from) >= 0;
+    return this.#store.range(
+      { interval, startAfter: isWithin ? after : undefined, limit, maxBytes, at, signal },
+      this.#keys,
+    );
   }
 
   /** Returns values also with `keysOnly`, as they are not copied. */
   async history(request: HistoryRequest): Promise<HistoryResult> {
     this.#enter(request.signal);
     checkHistoryRequest(request);
-    const { upTo } = request;
-    const at = upTo === undefined ? linearizable : ({ match: "EXACT", revision: upTo } as const);
-    const { log } = this.#store;
-    return this.#keys.history(request, log.resolve(at), log.oldest);
+    return this.#store.history(request, this.#keys);
   }
 
   watch(request: WatchRequest): WatchStream {
@@ -95,7 +116,8 @@ export class MemoryStorage implements Storage {
     this.#watches.add(watch);
     endIfRefused(watch, () => {
       this.#enter(undefined);
-      this.#checkWatch(request);
+      checkWatch(request, this.#options.rawKeys);
+      this.#checkStart(request);
     });
     return watch;
   }
@@ -105,37 +127,34 @@ export class MemoryStorage implements Storage {
     checkPut(request);
     const { key, value, expectedModRevision: expected, ttlSeconds } = request;
     checkOperations([{ type: "put", key, value }]);
-    this.#store.checkHistory(request.historyId);
-    const modRevision = this.#keys.get(key)?.modRevision ?? 0;
-    if (expected !== undefined && expected !== modRevision) {
-      throw revisionConflict(key, expected, modRevision);
-    }
-    const lengths = ttlSeconds === undefined ? [] : [ttlSeconds];
-    const written = this.#store.underNewLeases(lengths, ([lease = request.lease]) =>
-      this.#commit([{ type: "put", key, value, lease }]),
-    );
-    const [event] = written[0]?.events ?? [];
-    if (event === undefined) throw new Error("A put changed nothing.");
-    const { revision, object } = event;
-    return { revision, object: object.withoutAttributes(), historyId: this.#store.historyId };
+    const whole = this.#keys.whole(key);
+    return await this.#store.execute((draft) => {
+      draft.checkHistory(request.historyId);
+      const modRevision = draft.get(whole)?.modRevision ?? 0;
+      if (expected !== undefined && expected !== modRevision) {
+        throw revisionConflict(key, expected, modRevision);
+      }
+      const lease =
+        ttlSeconds === undefined ? (request.lease ?? 0n) : draft.grant(ttlSeconds, false);
+      const object = this.#keys.shown(draft.put(whole, value, lease));
+      return { revision: draft.revision, object, historyId: draft.historyId };
+    }, request.signal);
   }
 
   async delete(request: DeleteRequest): Promise<WriteResult> {
     this.#enter(request.signal);
     checkDelete(request);
     const { key, expectedModRevision: expected } = request;
-    this.#store.checkHistory(request.historyId);
-    const object = this.#keys.get(key);
-    if (object === undefined) throw objectNotFound(key, this.#store.log.newest);
-    if (expected !== undefined && expected !== object.modRevision) {
-      throw revisionConflict(key, expected, object.modRevision);
-    }
-    this.#commit([{ type: "delete", key }]);
-    return {
-      revision: this.#store.log.newest,
-      object: object.withoutAttributes(),
-      historyId: this.#store.historyId,
-    };
+    return await this.#store.execute((draft) => {
+      draft.checkHistory(request.historyId);
+      const deleted = draft.delete(this.#keys.whole(key));
+      if (deleted === undefined) throw objectNotFound(key, draft.before);
+      if (expected !== undefined && expected !== deleted.modRevision) {
+        throw revisionConflict(key, expected, deleted.modRevision);
+      }
+      const object = this.#keys.shown(deleted);
+      return { revision: draft.revision, object, historyId: draft.historyId };
+    }, request.signal);
   }
 
   /**
@@ -146,13 +165,19 @@ export class MemoryStorage implements Storage {
   async txn(operations: readonly Operation[]): Promise<number> {
     this.#enter(undefined);
     checkOperations(operations);
-    this.#commit(operations);
-    return this.#store.log.newest;
+    return await this.#store.execute((draft) => {
+      for (const operation of operations) {
+        const key = this.#keys.whole(operation.key);
+        if (operation.type === "delete") draft.delete(key);
+        else draft.put(key, operation.value, operation.lease ?? 0n);
+      }
+      return draft.after;
+    });
   }
 
   async currentRevision(signal?: AbortSignal): Promise<number> {
     this.#enter(signal);
-    return this.#store.log.newest;
+    return this.#store.revision;
   }
 
   async historyId(signal?: AbortSignal): Promise<string> {
@@ -176,7 +201,7 @@ export class MemoryStorage implements Storage {
   async compact(revision: number): Promise<void> {
     this.#enter(undefined);
     checkInteger("revision", revision, 1);
-    this.#store.compact(revision);
+    await this.#store.compact(revision);
   }
 
   /** Every stream ends, and every later call rejects, with UPSTREAM_UNAVAILABLE. A store of its own is closed as well. */
@@ -192,16 +217,10 @@ export class MemoryStorage implements Storage {
     if (this.#isClosed) throw closed();
   }
 
-  #checkWatch(request: WatchRequest): void {
-    checkWatch(request);
-    const { afterRevision } = request;
+  #checkStart({ afterRevision }: WatchRequest): void {
     if (afterRevision === undefined) return;
-    const { newest, oldest } = this.#store.log;
-    if (afterRevision > newest) throw historyChanged(afterRevision, newest);
+    const { revision, oldest } = this.#store;
+    if (afterRevision > revision) throw historyChanged(afterRevision, revision);
     if (afterRevision < oldest) throw revisionTooOld(afterRevision, oldest);
-  }
-
-  #commit(operations: readonly Operation[]): readonly KeyEvents[] {
-    return this.#store.commit([{ keys: this.#keys, operations }]);
   }
 }

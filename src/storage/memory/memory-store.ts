@@ -1,49 +1,43 @@
-import { randomUUID } from "node:crypto";
-import type { Clock, Timer } from "../../base/clock.ts";
-import {
-  historyChanged,
-  otherHistory,
-  upstreamUnavailable,
-  WatchFanoutError,
-} from "../../base/errors.ts";
+import type { Clock } from "../../base/clock.ts";
+import { historyChanged, upstreamUnavailable, type WatchFanoutError } from "../../base/errors.ts";
 import type { StoredObject } from "../../model/object.ts";
-import { checkInteger } from "../checks.ts";
-import type { WatchRequest } from "../storage.ts";
+import { checkInteger, checkText } from "../checks.ts";
+import type { Journal } from "../journal/journal.ts";
 import type {
-  CompareResult,
+  HistoryRequest,
+  HistoryResult,
+  KeyInterval,
+  ListResult,
+  RevisionRequirement,
+  WatchRequest,
+} from "../storage.ts";
+import type {
   DeletePrefixRequest,
   DeletePrefixResult,
   ObjectName,
-  OperationResult,
   Store,
-  Operation as StoreOperation,
   TransactRequest,
   TransactResult,
 } from "../store.ts";
 import {
-  changedTwice,
   checkDeletePrefix,
   checkTransaction,
   defaultMaxDeletedObjects,
-  FoundObjects,
-  holds,
-  otherStore,
   resultCompacted,
-  tooManyToDelete,
 } from "../transaction-checks.ts";
-import type { Keyspace } from "./keyspace.ts";
+import { Changes } from "./changes.ts";
+import type { Changed, Draft } from "./draft.ts";
+import { JournalReads } from "./journal-reads.ts";
 import { MemoryLeases } from "./leases.ts";
 import { defaultStateBytes } from "./memory-estimates.ts";
 import { MemoryWatch } from "./memory-watch.ts";
-import {
-  type Bounds,
-  checkSize,
-  type KeyChanges,
-  MvccStore,
-  type Operation,
-} from "./mvcc-store.ts";
-import { type Executed, RememberedRequests } from "./remembered-requests.ts";
-import type { KeyEvents, TransactionLog } from "./transaction-log.ts";
+import { type Bounds, MvccStore } from "./mvcc-store.ts";
+import { type RangeRequest, Reads } from "./reads.ts";
+import { allKeys, type ResourceKeys, Resources } from "./resource-keys.ts";
+import type { StoreDraft } from "./store-draft.ts";
+import { checkDistinct, deletePrefixIn, resultsOf, transactIn } from "./transactions.ts";
+import { Watches } from "./watches.ts";
+import { checkSize } from "./write-checks.ts";
 
 /** Default maximum memory of the history, in bytes. */
 const defaultLogBytes = 64 * 1024 ** 2;
@@ -64,32 +58,47 @@ export interface MemoryStoreOptions {
   readonly maxStateBytes?: number | undefined;
   /** Maximum number of objects that one DeletePrefix deletes. Default 10,000. */
   readonly maxDeletedObjects?: number | undefined;
+  /** Maximum number of leases that were granted by themselves. Default 100,000. */
+  readonly maxGrantedLeases?: number | undefined;
+}
+
+/** What a store continues from. */
+export interface JournalOptions extends MemoryStoreOptions {
+  /** What it has is the store's from now on. The store closes it. */
+  readonly journal: Journal;
+  /**
+   * It is not known what the journal has kept. Called once. Every write that waits has been rejected with OUTCOME_UNKNOWN, and
+   * every later call is with UPSTREAM_UNAVAILABLE: the process has to end.
+   */
+  readonly onFault: (error: Error) => void;
 }
 
 /**
- * The embedded store: in memory, lost when the process ends, with etcd's semantics, for any number of resources. A transaction
- * makes one revision, an empty store is at revision 1, and every revision can be read and watched from until it is compacted.
- * The oldest revisions are compacted automatically when the history reaches its bounds. Each instance has a new history id.
+ * The embedded store, with etcd's semantics. It has one keyspace, whose keys are any bytes (model/key-bytes.ts); resources are
+ * the keys with a prefix. A change makes one revision, an empty store is at revision 1, and every revision can be read and
+ * watched from until it is compacted. The oldest revisions leave memory when the history reaches its bounds.
  *
- * Writes take effect at once, all or nothing, before the call returns. Values are kept without a copy: the caller must
- * not change them afterwards. Each resource is a `MemoryStorage`.
+ * Without a journal it is lost when the process ends, and each instance has a new history id. With one (`open`), no reader sees
+ * what the journal has not kept: a change is applied at once, so that later changes see it, but reads and watches have the
+ * newest kept revision, and each answer to a change, also a refusal, waits until all that it saw is kept.
+ *
+ * Each resource is a `MemoryStorage`.
  */
 export class MemoryStore implements Store {
-  readonly #clock: Clock;
-  readonly #store: MvccStore;
-  readonly #keys = new Map<string, Keyspace>();
-  /** Each with what is called after its end. */
-  readonly #watches = new Map<MemoryWatch, () => void>();
+  readonly clock: Clock;
   readonly leases: MemoryLeases;
-  readonly #requests: RememberedRequests;
+  readonly #resources = new Resources();
+  readonly #data: MvccStore;
+  readonly #changes: Changes;
+  readonly #reads: Reads;
+  readonly #watches: Watches;
   readonly #maxDeletedObjects: number;
-  #historyId: string = randomUUID();
-  #notification: Timer | undefined;
+  #journal: Journal | undefined;
   #isClosed = false;
 
   /** Throws INVALID_REQUEST for a bound that is not a positive integer. */
   constructor(options: MemoryStoreOptions) {
-    this.#clock = options.clock;
+    this.clock = options.clock;
     const maxStateBytes = options.maxStateBytes ?? defaultStateBytes();
     const mostHistory = Math.max(1, Math.min(defaultLogBytes, Math.floor(maxStateBytes / 4)));
     const bounds: Bounds = {
@@ -99,283 +108,254 @@ export class MemoryStore implements Store {
     };
     for (const [name, bound] of Object.entries(bounds)) checkInteger(name, bound, 1);
     this.#maxDeletedObjects = options.maxDeletedObjects ?? defaultMaxDeletedObjects;
-    this.#store = new MvccStore(bounds);
-    this.#requests = new RememberedRequests(options.clock);
-    this.leases = new MemoryLeases(options.clock, (attached) => {
-      this.commit(
-        attached.map(({ keys, names }) => ({
-          keys,
-          operations: names.map((key) => ({ type: "delete", key })),
-        })),
-      );
+    this.#data = new MvccStore(bounds);
+    this.#watches = new Watches(options.clock);
+    this.leases = new MemoryLeases(this, options.maxGrantedLeases);
+    this.#changes = new Changes({
+      ...{ clock: options.clock, data: this.#data, leases: this.leases },
+      resources: this.#resources,
+      onKept: () => this.#watches.notifySoon(),
     });
+    this.#reads = new Reads(this.#data);
+  }
+
+  /** Continues from what a journal has. Rejects as the journal does. */
+  static async open(options: JournalOptions, signal?: AbortSignal): Promise<MemoryStore> {
+    const { journal, onFault } = options;
+    const store = new MemoryStore(options);
+    const failed = (error: Error): void => {
+      store.#endAll(upstreamUnavailable("The embedded store has failed.", error));
+      onFault(error);
+    };
+    await store.#changes.load(journal, failed, signal);
+    store.#journal = journal;
+    store.#reads.past = new JournalReads(journal);
+    return store;
+  }
+
+  /** The current revision. */
+  get revision(): number {
+    return this.#data.log.kept;
+  }
+
+  /** The oldest revision that can be read at and watched from; 0 before the first compaction. */
+  get oldest(): number {
+    return this.#reads.oldest;
+  }
+
+  get historyId(): string {
+    return this.#changes.historyId;
+  }
+
+  /** Memory of the current objects, in bytes. */
+  get bytes(): number {
+    return this.#data.stateBytes;
   }
 
   has(resource: string): boolean {
-    return this.#keys.has(resource);
+    return this.#resources.has(resource);
+  }
+
+  /** The object that has a whole key; undefined: it is of no resource. */
+  nameOf(key: string): ObjectName | undefined {
+    return this.#resources.nameOf(key);
+  }
+
+  /** Makes the keys with a prefix a resource of the store. Throws INVALID_REQUEST for a prefix that UTF-8 can't encode. */
+  addResource(name: string, keys: ResourceKeys): void {
+    checkText("prefix", keys.prefix);
+    this.#resources.add(name, keys);
   }
 
   async transact(request: TransactRequest): Promise<TransactResult> {
-    const { compares, operations, validateOnly = false, returnCurrent = false } = request;
+    const { compares, operations, validateOnly = false } = request;
     this.enter(request.signal);
     checkTransaction(request);
-    checkDistinct(operations);
+    for (const { resource } of [...compares, ...operations]) this.#resources.of(resource);
+    checkDistinct(operations, this.#resources);
     checkSize(operations);
-    for (const { resource } of [...compares, ...operations]) this.#known(resource);
-    this.checkHistory(request.historyId);
-    const now = this.log.newest;
-    const none = { historyId: this.#historyId, results: [], compares: [], revisionBefore: now };
-    const isRemembered = !validateOnly && operations.length > 0;
-    const executed = isRemembered ? this.#requests.find(request) : undefined;
-    if (executed !== undefined) {
-      const { revision } = executed;
-      return { ...none, succeeded: true, revision, results: this.#resultsOf(request, executed) };
-    }
-    const found = compares.map((compare): CompareResult => {
-      const object = this.#current(compare);
-      return { held: holds(compare, object), object };
-    });
-    if (!found.every(({ held }) => held)) {
-      const shown = returnCurrent ? found : [];
-      const sizes = new FoundObjects();
-      for (const { object } of shown) sizes.add(object);
-      return { ...none, succeeded: false, revision: now, compares: shown };
-    }
-    if (validateOnly) return { ...none, succeeded: true, revision: now };
-    // The history may be so short that this is compacted afterwards.
-    const before = operations.map((operation) => this.#current(operation));
-    this.#execute(operations);
-    const revision = this.log.newest;
-    if (isRemembered) this.#requests.add(request, { revision, before: now });
-    const sizes = new FoundObjects();
-    const results = operations.map((operation, i) => ({
-      object: operation.type === "put" ? this.#current(operation) : undefined,
-      ...(request.returnPrevious === true ? shownPrevious(before[i], sizes) : noPrevious),
-    }));
-    return { ...none, succeeded: true, revision, results };
+    const { result, revision } = await this.#execute((draft) => {
+      draft.checkHistory(request.historyId);
+      const isRemembered = !validateOnly && operations.length > 0;
+      const executed = isRemembered ? this.#changes.requests.find(request) : undefined;
+      const all = { historyId: draft.historyId, revisionBefore: draft.before };
+      const transacted = executed ? undefined : transactIn(draft, request, this.#resources);
+      return { all, executed, transacted };
+    }, request.signal);
+    const { all, executed, transacted } = result;
+    if (executed === undefined || transacted !== undefined)
+      return { ...all, revision, ...(transacted as NonNullable<typeof transacted>) };
+    const oldest = request.returnPrevious === true ? executed.before : executed.revision;
+    if (oldest < this.oldest) throw resultCompacted(executed.revision);
+    const results = await resultsOf(request, executed, this.#resources, (key, at) =>
+      this.#reads.objectAt(key, at, request.signal),
+    );
+    return { ...all, succeeded: true, revision: executed.revision, results, compares: [] };
   }
 
   async deletePrefix(request: DeletePrefixRequest): Promise<DeletePrefixResult> {
     this.enter(request.signal);
     checkDeletePrefix(request);
-    const keys = this.#known(request.resource);
-    this.checkHistory(request.historyId);
-    const now = this.log.newest;
-    const done = { historyId: this.#historyId, revisionBefore: now };
-    const executed = request.validateOnly === true ? undefined : this.#requests.find(request);
-    if (executed !== undefined) {
-      const { revision, before } = executed;
-      if (before < this.log.oldest) throw resultCompacted(revision);
-      const deleted = revision === before ? 0 : keys.namesAt(request.prefix, before).length;
-      return { ...done, revision, deleted };
-    }
-    const names = keys.namesAt(request.prefix, now);
-    const deleted = names.length;
-    if (request.validateOnly === true) return { ...done, revision: now, deleted };
-    if (deleted > this.#maxDeletedObjects)
-      throw tooManyToDelete(request, deleted, this.#maxDeletedObjects);
-    this.commit([{ keys, operations: names.map((key) => ({ type: "delete", key })) }]);
-    const revision = this.log.newest;
-    this.#requests.add(request, { revision, before: now });
-    return { ...done, revision, deleted };
-  }
-
-  /** The keys of a resource, which becomes one of the store. */
-  keysOf(resource: string): Keyspace {
-    let keys = this.#keys.get(resource);
-    if (keys === undefined) {
-      keys = this.#store.addKeys(resource);
-      this.#keys.set(resource, keys);
-    }
-    return keys;
-  }
-
-  /** The changes of all resources. */
-  get log(): TransactionLog {
-    return this.#store.log;
-  }
-
-  get historyId(): string {
-    return this.#historyId;
-  }
-
-  /** Gives the history a new id if it still has the id `known`. Returns the id that it has then. */
-  renewHistory(known: string): string {
-    if (this.#historyId === known) this.#historyId = randomUUID();
-    return this.#historyId;
-  }
-
-  /** Throws HISTORY_CHANGED if `known` is not empty and is not the history. */
-  checkHistory(known: string | undefined): void {
-    if (known === undefined || known === "" || known === this.#historyId) return;
-    throw otherHistory(known, this.#historyId);
-  }
-
-  /** Throws if the signal is aborted or the store is closed. */
-  enter(signal: AbortSignal | undefined): void {
-    signal?.throwIfAborted();
-    if (this.#isClosed) throw closed();
+    const keys = this.#resources.of(request.resource);
+    const { result, revision } = await this.#execute((draft) => {
+      draft.checkHistory(request.historyId);
+      const executed =
+        request.validateOnly === true ? undefined : this.#changes.requests.find(request);
+      const all = { historyId: draft.historyId, revisionBefore: draft.before };
+      const { deleted } = executed
+        ? { deleted: 0 }
+        : deletePrefixIn(draft, request, this.#resources, this.#maxDeletedObjects);
+      return { all, executed, deleted };
+    }, request.signal);
+    const { all, executed, deleted } = result;
+    if (executed === undefined) return { ...all, revision, deleted };
+    const { before } = executed;
+    if (before === executed.revision) return { ...all, revision: before, deleted: 0 };
+    if (before < this.oldest) throw resultCompacted(executed.revision);
+    const interval = keys.wholeInterval(request);
+    const counted = await this.#reads.count(interval, before, keys, request.signal);
+    return { ...all, revision: executed.revision, deleted: counted };
   }
 
   /**
-   * Watches keys of a resource. Watches are notified of writes from an immediate, not from within the write. So an exception of
-   * a listener can't fail a write that has been applied, a listener may write, and a burst of writes is read as one batch.
+   * Executes a change as one revision, or as none if it writes nothing or throws. It is applied before this returns, unless
+   * too much waits for the disk. Rejects with what it throws, VALUE_TOO_LARGE, LEASE_NOT_FOUND, STORAGE_FULL, or
+   * OUTCOME_UNKNOWN.
    */
-  watch(request: WatchRequest, keys: Keyspace, onEnd: () => void): MemoryWatch {
-    const watch = new MemoryWatch(request, this.log, keys, () => this.#notifySoon());
-    this.#watches.set(watch, onEnd);
-    // Notify the reader, as the history may have events for it already.
-    this.#notifySoon();
+  update<T>(
+    change: (draft: Draft) => T,
+    options: { readonly signal?: AbortSignal | undefined } = {},
+  ): Promise<Changed<T>> {
+    return this.#execute(change, options.signal);
+  }
+
+  /** As `update`, with a draft that can grant and end leases. Resolves to what `change` returns. */
+  async execute<T>(change: (draft: StoreDraft) => T, signal?: AbortSignal): Promise<T> {
+    return (await this.#execute(change, signal)).result;
+  }
+
+  /** Settles as `read` does with the state after all changes, once these are kept. */
+  async settled<T>(read: () => T, signal?: AbortSignal): Promise<T> {
+    for (;;) {
+      this.enter(signal);
+      const found = await Promise.allSettled([
+        (async () => read())(),
+        this.#changes.allKept(signal),
+      ]);
+      const [result, kept] = found;
+      // Otherwise the changes were taken back, or the store has failed, or the signal is aborted.
+      if (kept.status === "rejected") continue;
+      if (result.status === "rejected") throw result.reason;
+      return result.value;
+    }
+  }
+
+  /** The revision to read at. Throws HISTORY_CHANGED for a future one, and REVISION_TOO_OLD for a compacted one. */
+  resolve(at: RevisionRequirement): number {
+    return this.#reads.resolve(at);
+  }
+
+  /** The object of a whole key, as readers of `keys` get it. */
+  async get(
+    key: string,
+    at: RevisionRequirement,
+    keys: ResourceKeys = allKeys,
+    signal?: AbortSignal,
+  ): Promise<{ readonly revision: number; readonly object: StoredObject | undefined }> {
+    this.enter(signal);
+    const revision = this.resolve(at);
+    const object = await this.#reads.objectAt(key, revision, signal);
+    return { revision, object: object && keys.shown(object) };
+  }
+
+  /** One page of the objects of an interval of whole keys, as readers of `keys` get them. */
+  async range(request: RangeRequest, keys: ResourceKeys = allKeys): Promise<ListResult> {
+    this.enter(request.signal);
+    return this.#reads.range(request, keys);
+  }
+
+  /** Number of objects of an interval of whole keys that `keys` has, at a revision that can be read. */
+  async count(
+    interval: KeyInterval,
+    revision: number,
+    keys: ResourceKeys = allKeys,
+    signal?: AbortSignal,
+  ): Promise<number> {
+    this.enter(signal);
+    return this.#reads.count(interval, this.resolve({ match: "EXACT", revision }), keys, signal);
+  }
+
+  /** One page of the history of a key, which is relative to `keys`. */
+  async history(request: HistoryRequest, keys: ResourceKeys = allKeys): Promise<HistoryResult> {
+    this.enter(request.signal);
+    return this.#reads.history(request, keys);
+  }
+
+  /** Watches keys, as readers of `keys` name them. `onEnd` is called after its end. */
+  watch(
+    request: WatchRequest,
+    keys: ResourceKeys = allKeys,
+    onEnd: () => void = () => {},
+  ): MemoryWatch {
+    const wake = (): void => this.#watches.notifySoon();
+    const watch = new MemoryWatch(request, this.#data.log, keys, this.#reads.past, wake);
+    this.#watches.add(watch, onEnd);
     return watch;
   }
 
-  /** Performs `write` with new leases of these lengths, which end if it throws. */
-  underNewLeases<T>(lengths: readonly number[], write: (leases: readonly bigint[]) => T): T {
-    const leases = lengths.map((ttlSeconds) => this.leases.add(ttlSeconds, false));
-    try {
-      return write(leases);
-    } catch (error) {
-      for (const lease of leases) this.leases.drop(lease);
-      throw error;
-    }
+  /** Gives the history a new id if it still has the id `known`. Resolves to the id that it has then. */
+  async renewHistory(known: string, signal?: AbortSignal): Promise<string> {
+    this.enter(signal);
+    const historyId = this.#changes.renewHistory(known);
+    await this.#changes.allKept(signal);
+    return historyId;
   }
 
-  /** Executes the operations as one revision, and updates leases and watches. Returns what has changed. */
-  commit(changes: readonly KeyChanges[]): readonly KeyEvents[] {
-    for (const { operations } of changes) {
-      for (const operation of operations) {
-        const lease = operation.type === "put" ? (operation.lease ?? 0n) : 0n;
-        if (lease !== 0n && !this.leases.has(lease)) throw leaseNotFound(lease);
-      }
-    }
-    const parts = this.#store.commit(changes);
-    this.leases.follow(parts);
-    if (parts.length > 0 && this.#watches.size > 0) this.#notifySoon();
-    return parts;
+  /** Compacts the history before `revision`. Rejects with HISTORY_CHANGED for a future revision. */
+  async compact(revision: number, signal?: AbortSignal): Promise<void> {
+    this.enter(signal);
+    if (revision > this.revision) throw historyChanged(revision, this.revision);
+    if (revision <= this.oldest) return;
+    this.#changes.keep([{ type: "compacted", revision }], {
+      kept: () => this.#reads.compact(revision),
+      undo: () => {},
+    });
+    await this.#changes.allKept(signal);
   }
 
-  /** Compacts the history before `revision`. Throws HISTORY_CHANGED for a future revision. */
-  compact(revision: number): void {
-    if (revision > this.log.newest) throw historyChanged(revision, this.log.newest);
-    this.#store.compact(revision);
+  /** Throws if the signal is aborted, or the store is closed or has failed. */
+  enter(signal: AbortSignal | undefined): void {
+    signal?.throwIfAborted();
+    if (this.#isClosed) throw closed();
+    this.#changes.check();
   }
 
-  /** Every stream ends, and every later call rejects, with UPSTREAM_UNAVAILABLE. */
+  /**
+   * Every stream ends, and every later call rejects, with UPSTREAM_UNAVAILABLE. Resolves when the journal has kept what was
+   * applied, and is closed.
+   */
   async close(): Promise<void> {
     if (this.#isClosed) return;
     this.#isClosed = true;
-    for (const watch of this.#watches.keys()) watch.end(closed());
+    this.#endAll(closed());
+    await this.#changes.close();
+    // Those whose end was taken back meanwhile.
     this.leases.close();
-    this.#requests.clear();
-    this.#store.clear();
+    await this.#journal?.close();
+    this.#data.clear();
   }
 
-  #current({ resource, key }: ObjectName): StoredObject | undefined {
-    return this.#known(resource).get(key)?.withoutAttributes();
+  #execute<T>(change: (draft: StoreDraft) => T, signal?: AbortSignal): Promise<Changed<T>> {
+    return this.#changes.execute(change, () => this.enter(signal), signal);
   }
 
-  #execute(operations: readonly StoreOperation[]): void {
-    const lengths = operations.flatMap((each) =>
-      each.type === "put" && each.ttlSeconds !== undefined ? [each.ttlSeconds] : [],
-    );
-    const distinct = [...new Set(lengths)];
-    this.underNewLeases(distinct, (granted) => {
-      const byKeys = new Map<Keyspace, Operation[]>();
-      for (const operation of operations) {
-        const keys = this.#known(operation.resource);
-        const changes = byKeys.get(keys) ?? [];
-        byKeys.set(keys, changes);
-        if (operation.type === "delete") {
-          changes.push(operation);
-          continue;
-        }
-        const { key, value, lease, ttlSeconds } = operation;
-        const attached = ttlSeconds === undefined ? lease : granted[distinct.indexOf(ttlSeconds)];
-        changes.push({ type: "put", key, value, lease: attached });
-      }
-      this.commit([...byKeys].map(([keys, changes]) => ({ keys, operations: changes })));
-    });
-  }
-
-  /** The results of a transaction that was executed before. */
-  #resultsOf(
-    { operations, returnPrevious = false }: TransactRequest,
-    { revision, before }: Executed,
-  ): readonly OperationResult[] {
-    if ((returnPrevious ? before : revision) < this.log.oldest) throw resultCompacted(revision);
-    const sizes = new FoundObjects();
-    return operations.map(({ type, resource, key }) => {
-      const keys = this.#known(resource);
-      const at = (kept: number) => keys.getAt(key, kept)?.withoutAttributes();
-      return {
-        object: type === "put" ? at(revision) : undefined,
-        ...(returnPrevious ? shownPrevious(at(before), sizes) : noPrevious),
-      };
-    });
-  }
-
-  /** Throws INVALID_REQUEST for a resource that is not of this store. */
-  #known(resource: string): Keyspace {
-    const keys = this.#keys.get(resource);
-    if (keys === undefined) throw otherStore(resource, this.#keys.keys());
-    return keys;
-  }
-
-  #notifySoon(): void {
-    this.#notification ??= this.#clock.setImmediate(() => {
-      this.#notification = undefined;
-      this.#notify();
-    });
-  }
-
-  /** Notifies every watch that has something new, even if the listener of another one throws. */
-  #notify(): void {
-    const failures: unknown[] = [];
-    for (const [watch, onEnd] of this.#watches) {
-      try {
-        watch.notify();
-      } catch (error) {
-        failures.push(error);
-      }
-      if (watch.ended === undefined) continue;
-      this.#watches.delete(watch);
-      onEnd();
-    }
-    if (failures.length > 0) throw new AggregateError(failures, "A watch's listener threw.");
-  }
-}
-
-const noPrevious = { previous: undefined };
-
-/** The object before a transaction, unless all of them are too large for one result. */
-function shownPrevious(
-  previous: StoredObject | undefined,
-  sizes: FoundObjects,
-): Pick<OperationResult, "previous" | "previousLeftOut"> {
-  return sizes.fit(previous) ? { previous } : { previous: undefined, previousLeftOut: true };
-}
-
-/** Throws INVALID_REQUEST if two operations change the same key. */
-function checkDistinct(operations: readonly StoreOperation[]): void {
-  const changed = new Map<string, StoreOperation>();
-  for (const operation of operations) {
-    const name = JSON.stringify([operation.resource, operation.key]);
-    const other = changed.get(name);
-    if (other !== undefined) throw changedTwice(operation, other);
-    changed.set(name, operation);
+  #endAll(error: Error): void {
+    this.#watches.end(error);
+    this.leases.close();
   }
 }
 
 /** The error of a store that is closed. */
 export function closed(): WatchFanoutError {
   return upstreamUnavailable("The embedded store is closed.");
-}
-
-function leaseNotFound(lease: bigint): WatchFanoutError {
-  return new WatchFanoutError(
-    "LEASE_NOT_FOUND",
-    `Nothing was written: there is no lease ${lease}. It may have expired: put with a time to live, ` +
-      "which grants another.",
-    { metadata: { lease: String(lease) } },
-  );
 }

@@ -1,141 +1,24 @@
-import { invalidRequest, WatchFanoutError } from "../../base/errors.ts";
-import { WatchEvent } from "../../model/event.ts";
+import { WatchFanoutError } from "../../base/errors.ts";
+import type { WatchEvent } from "../../model/event.ts";
 import type { StoredObject } from "../../model/object.ts";
-import { Slabs, smallestSlab } from "../../model/slabs.ts";
-import { checkKey } from "../checks.ts";
 import { Keyspace } from "./keyspace.ts";
 import { stateBytes } from "./memory-estimates.ts";
-import { type KeyEvents, Transaction, TransactionLog } from "./transaction-log.ts";
+import { Transaction, TransactionLog } from "./transaction-log.ts";
 
 /** Bounds of the state and its history. */
 export interface Bounds {
   readonly maxLogRevisions: number;
-  /** Maximum memory of its events (see `logBytes`). The newest revision is always kept. */
+  /** Maximum memory of its events (see `logBytes`). The newest revision is always in memory. */
   readonly maxLogBytes: number;
   /** Maximum memory of the current objects (see `stateBytes`). */
   readonly maxStateBytes: number;
 }
 
-/** The changes of one revision to a resource's keys. */
-export interface KeyChanges {
-  readonly keys: Keyspace;
-  readonly operations: readonly Operation[];
-}
-
-/** The embedded store's data: the versions of each key of each resource, and the changes of each revision. */
-export class MvccStore {
-  readonly log = new TransactionLog();
-  readonly #bounds: Bounds;
-  readonly #slabs = new Slabs(smallestSlab);
-  readonly #keyspaces: Keyspace[] = [];
-  /** Memory of all current objects, in bytes. */
-  #stateBytes = 0;
-
-  constructor(bounds: Bounds) {
-    this.#bounds = bounds;
-  }
-
-  /** Adds the keys of a resource. */
-  addKeys(resource: string): Keyspace {
-    const keys = new Keyspace(resource);
-    this.#keyspaces.push(keys);
-    return keys;
-  }
-
-  /** Executes the operations as one revision and returns its changes. Throws STORAGE_FULL. */
-  commit(changes: readonly KeyChanges[]): readonly KeyEvents[] {
-    const revision = this.log.newest + 1;
-    const parts: KeyEvents[] = [];
-    let taken = this.#stateBytes;
-    for (const { keys, operations } of changes) {
-      const events: WatchEvent[] = [];
-      for (const operation of operations) {
-        const event = apply(operation, keys.get(operation.key), revision, this.#slabs);
-        if (event === undefined) continue;
-        events.push(event);
-        if (event.previous !== undefined) taken -= stateBytes(event.previous);
-        if (event.type !== "DELETED") taken += stateBytes(event.object);
-      }
-      if (events.length > 0) parts.push({ keys, events });
-    }
-    if (taken > this.#bounds.maxStateBytes) throw storageFull(this.#bounds.maxStateBytes);
-    if (parts.length === 0) return parts;
-    this.#stateBytes = taken;
-    for (const { keys, events } of parts) keys.add(events);
-    this.log.append(new Transaction(revision, parts));
-    this.#keepWithinBounds();
-    return parts;
-  }
-
-  #keepWithinBounds(): void {
-    const log = this.log;
-    while (
-      log.length > this.#bounds.maxLogRevisions ||
-      (log.bytes > this.#bounds.maxLogBytes && log.length > 1)
-    ) {
-      this.#compactOldest();
-    }
-  }
-
-  #compactOldest(): void {
-    const transaction = this.log.shift();
-    if (transaction === undefined) return;
-    // Only versions of the keys that it changed become unreachable.
-    for (const { keys, events } of transaction.parts) keys.compact(events, transaction.revision);
-  }
-
-  /** Compacts the history before `revision`, which is at most the newest one. */
-  compact(revision: number): void {
-    while (this.log.first <= revision) this.#compactOldest();
-    this.log.forgetBefore(revision);
-  }
-
-  /** Frees all memory. The store can't be used afterwards. */
-  clear(): void {
-    for (const keys of this.#keyspaces) keys.clear();
-    while (this.log.shift() !== undefined);
-  }
-}
-
-/** The change that the operation makes at `revision` to the object `previous`; undefined if it makes none. */
-function apply(
-  operation: Operation,
-  previous: StoredObject | undefined,
-  revision: number,
-  slabs: Slabs,
-): WatchEvent | undefined {
-  if (operation.type === "delete") {
-    if (previous === undefined) return undefined;
-    return new WatchEvent("DELETED", previous.deletedAt(revision), previous);
-  }
-  const { key, value } = operation;
-  const object = slabs.store(
-    key,
-    Buffer.byteLength(key),
-    value,
-    0,
-    value.byteLength,
-    previous?.createRevision ?? revision,
-    revision,
-    (previous?.version ?? 0) + 1,
-    operation.lease ?? 0n,
-  );
-  return new WatchEvent(previous === undefined ? "ADDED" : "MODIFIED", object, previous);
-}
-
-function storageFull(maxStateBytes: number): WatchFanoutError {
-  return new WatchFanoutError(
-    "STORAGE_FULL",
-    `The embedded store is at its limit of ${maxStateBytes} bytes. Delete objects, then try again.`,
-  );
-}
-
-/** One step of a transaction. */
+/** One step of a transaction of one resource. */
 export type Operation =
   | {
       readonly type: "put";
       readonly key: string;
-      /** Owned by the store from now on: it must not be changed. */
       readonly value: Uint8Array;
       /** A lease that the store has granted; undefined or 0n: no lease. */
       readonly lease?: bigint | undefined;
@@ -143,34 +26,92 @@ export type Operation =
   /** Has no effect on an absent key. */
   | { readonly type: "delete"; readonly key: string };
 
-/** Maximum size of one request, in bytes: etcd's default for `--max-request-bytes`, 1.5 MiB. */
-const maxRequestBytes = 1.5 * 1024 * 1024;
+/** The embedded store's data in memory: the versions of each key, and the changes of each revision. */
+export class MvccStore {
+  readonly log = new TransactionLog();
+  readonly keys = new Keyspace();
+  readonly #bounds: Bounds;
+  /** Memory of all current objects, in bytes. */
+  #stateBytes = 0;
 
-/** Throws INVALID_REQUEST or VALUE_TOO_LARGE if the operations of one transaction of a resource are invalid. */
-export function checkOperations(operations: readonly Operation[]): void {
-  const keys = new Set<string>();
-  for (const { key } of operations) {
-    checkKey(key);
-    if (keys.has(key)) {
-      const name = JSON.stringify(key);
-      throw invalidRequest("key", `${name} comes twice in one transaction: change it once.`);
-    }
-    keys.add(key);
+  constructor(bounds: Bounds) {
+    this.#bounds = bounds;
   }
-  checkSize(operations);
+
+  /** Memory of the current objects, in bytes. */
+  get stateBytes(): number {
+    return this.#stateBytes;
+  }
+
+  /** Begins with these current objects, in key order, which are kept already. */
+  load(objects: readonly StoredObject[]): void {
+    this.keys.load(objects);
+    for (const object of objects) this.#stateBytes += stateBytes(object);
+  }
+
+  /** Applies the changes of the revision after the newest. Throws STORAGE_FULL. */
+  apply(events: readonly WatchEvent[]): Transaction {
+    const added = addedBytes(events);
+    const { maxStateBytes } = this.#bounds;
+    if (added > 0 && this.#stateBytes + added > maxStateBytes) throw storageFull(maxStateBytes);
+    this.#stateBytes += added;
+    this.keys.add(events);
+    const transaction = new Transaction(this.log.newest + 1, events);
+    this.log.append(transaction);
+    return transaction;
+  }
+
+  /** Takes back the changes of the newest revision, which must not be kept. Returns them. */
+  undo(): readonly WatchEvent[] {
+    const { events = [] } = this.log.pop() ?? {};
+    this.keys.undo(events);
+    this.#stateBytes -= addedBytes(events);
+    return events;
+  }
+
+  /** Everything up to this revision is kept. Drops what is above the bounds. */
+  keep(revision: number): void {
+    const { log } = this;
+    log.keep(revision);
+    const { maxLogRevisions, maxLogBytes } = this.#bounds;
+    while (log.length > maxLogRevisions || (log.bytes > maxLogBytes && log.length > 1)) {
+      if (log.first > log.kept) return;
+      this.#compactOldest();
+    }
+  }
+
+  #compactOldest(): void {
+    const transaction = this.log.shift();
+    // Only versions of the keys that it changed become unreachable.
+    if (transaction !== undefined) this.keys.compact(transaction.events, transaction.revision);
+  }
+
+  /** Drops the history before `revision`, which is at most the newest one that is kept. */
+  compact(revision: number): void {
+    while (this.log.first <= revision) this.#compactOldest();
+    this.log.forgetBefore(revision);
+  }
+
+  /** Frees all memory. The store can't be used afterwards. */
+  clear(): void {
+    this.keys.clear();
+    while (this.log.shift() !== undefined);
+  }
 }
 
-/** Throws VALUE_TOO_LARGE if the operations of one transaction are too large together. */
-export function checkSize(operations: readonly Operation[]): void {
+/** By how much the changes increase the memory of all current objects, in bytes. */
+function addedBytes(events: readonly WatchEvent[]): number {
   let bytes = 0;
-  for (const operation of operations) {
-    bytes += operation.key.length;
-    if (operation.type === "put") bytes += operation.value.byteLength;
+  for (const { type, object, previous } of events) {
+    if (previous !== undefined) bytes -= stateBytes(previous);
+    if (type !== "DELETED") bytes += stateBytes(object);
   }
-  if (bytes <= maxRequestBytes) return;
-  throw new WatchFanoutError(
-    "VALUE_TOO_LARGE",
-    `A write of ${bytes} bytes is above the limit of ${maxRequestBytes}: store less under one key.`,
-    { field: "value" },
+  return bytes;
+}
+
+function storageFull(maxStateBytes: number): WatchFanoutError {
+  return new WatchFanoutError(
+    "STORAGE_FULL",
+    `The embedded store is at its limit of ${maxStateBytes} bytes. Delete objects, then try again.`,
   );
 }

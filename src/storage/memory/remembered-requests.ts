@@ -1,4 +1,5 @@
 import type { Clock } from "../../base/clock.ts";
+import type { KeptRequest } from "../journal/journal.ts";
 import type { DeletePrefixRequest, TransactRequest } from "../store.ts";
 import { fingerprintOf, requestIdReused } from "../transaction-checks.ts";
 
@@ -8,15 +9,7 @@ const rememberedMs = 5 * 60_000;
 const maxPerCaller = 1_000;
 const maxRemembered = 10_000;
 
-/** When a request was executed. */
-export interface Executed {
-  readonly revision: number;
-  /** The revision before; the same one if it changed nothing. */
-  readonly before: number;
-}
-
-interface Remembered extends Executed {
-  readonly fingerprint: string;
+interface Remembered extends KeptRequest {
   readonly expiresAt: number;
 }
 
@@ -39,7 +32,7 @@ export class RememberedRequests {
   }
 
   /** When a request was executed; undefined: it was not. Throws REQUEST_ID_REUSED. */
-  find(request: TransactRequest | DeletePrefixRequest): Executed | undefined {
+  find(request: TransactRequest | DeletePrefixRequest): KeptRequest | undefined {
     const { requestId = "" } = request;
     const known = this.#callers.get(callerOf(requestId))?.get(requestId);
     if (known === undefined || known.expiresAt <= this.#clock.now()) return undefined;
@@ -47,27 +40,31 @@ export class RememberedRequests {
     throw requestIdReused(known.revision);
   }
 
-  /** Remembers a request with an id. */
-  add(request: TransactRequest | DeletePrefixRequest, { revision, before }: Executed): void {
-    const { requestId = "" } = request;
-    if (requestId === "") return;
+  /** Remembers a request, from now on. */
+  add(request: KeptRequest): void {
     const now = this.#clock.now();
-    const caller = callerOf(requestId);
+    const caller = callerOf(request.id);
     const ids = this.#callers.get(caller) ?? new Map<string, Remembered>();
     this.#callers.delete(caller);
     this.#callers.set(caller, ids);
     this.#size -= ids.size;
-    ids.delete(requestId);
-    ids.set(requestId, {
-      fingerprint: fingerprintOf(request),
-      ...{ revision, before, expiresAt: now + rememberedMs },
-    });
+    ids.delete(request.id);
+    ids.set(request.id, { ...request, expiresAt: now + rememberedMs });
     for (const [id, { expiresAt }] of ids) {
       if (ids.size <= maxPerCaller && expiresAt > now) break;
       ids.delete(id);
     }
     this.#size += ids.size;
     this.#keepWithinBounds();
+  }
+
+  /** Forgets a request that was not executed after all. */
+  delete({ id }: KeptRequest): void {
+    const caller = callerOf(id);
+    const ids = this.#callers.get(caller);
+    if (ids?.delete(id) !== true) return;
+    this.#size--;
+    if (ids.size === 0) this.#callers.delete(caller);
   }
 
   clear(): void {

@@ -59,6 +59,38 @@ describe("A watch that resumes from before the event window", () => {
     });
   });
 
+  it.each([
+    ["the first one", 0, 1],
+    ["that of the store's compaction", 4, 4],
+    ["that of the window, if the store is compacted in it", 6, 5],
+  ])(
+    "after 0 learns of the smallest revision that is accepted: %s",
+    async (_, compacted, oldest) => {
+      const { store, watch, clock } = await written(6);
+      if (compacted > 0) await store.compact(compacted);
+      const metadata = { requested_revision: "0", oldest_revision: String(oldest) };
+      const refused = watch({ afterRevision: 0 });
+      await clock.settle();
+      expect(refused.ended).toMatchObject({ reason: "REVISION_TOO_OLD", metadata });
+      const [accepted, below] = [oldest, oldest - 1].map((after) =>
+        watch({ afterRevision: after }),
+      );
+      await clock.settle();
+      expect(accepted && read(accepted)).toBe(`→${oldest}`);
+      expect(below && reasonOf(below)).toBe("REVISION_TOO_OLD");
+    },
+  );
+
+  it("after 0 learns of the window's beginning if the store can't be asked", async () => {
+    const { store, watch, clock } = await written(6);
+    store.get = () => Promise.reject(upstreamUnavailable("The store is away."));
+    const refused = watch({ afterRevision: 0 });
+    await clock.settle();
+    expect(refused.ended).toMatchObject({
+      ...{ reason: "REVISION_TOO_OLD", metadata: { oldest_revision: "5" } },
+    });
+  });
+
   it("gets a resume point although the store has no event for it", async () => {
     const { watch, clock } = await written(6);
     const stream = watch({ scope: { prefix: "b" }, afterRevision: 2 });

@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { historyChanged, upstreamUnavailable } from "../../../src/base/errors.ts";
+import type { CacherOptions } from "../../../src/cacher/options.ts";
 import type { WatchStream } from "../../../src/storage/storage.ts";
 import { CachedStore, readAll } from "../cached-store.ts";
 
@@ -10,11 +11,12 @@ const everything = {
 } as const;
 const unavailable = { reason: "UPSTREAM_UNAVAILABLE", message: expect.stringMatching(/history/) };
 
-/** A ready cache at revision 3 whose upstream watch has broken and can't be opened again. */
-async function cutOff() {
-  const cached = await CachedStore.ready();
-  await cached.write(["a", "1"]);
-  await cached.write(["a", "2"]);
+/**
+ * A ready cache, at revision 3 if there are two values of "a", whose upstream watch has broken and can't be opened again.
+ */
+async function cutOff(options?: Partial<CacherOptions>, values = ["1", "2"]) {
+  const cached = await CachedStore.ready(options);
+  for (const value of values) await cached.write(["a", value]);
   const { store, upstream, clock } = cached;
   const watch = store.watch.bind(store);
   store.watch = (request): WatchStream => {
@@ -101,6 +103,20 @@ describe("While the upstream watch is broken", () => {
       const exact = { match: "NOT_OLDER_THAN", revision: 3 } as const;
       expect(await cacher.list({ ...listing, at: exact })).toMatchObject({ revision: 3 });
     });
+  });
+
+  it("a page after an object that a restored store lacks is not refused as the client's mistake", async () => {
+    const cached = await cutOff({ eventWindow: { maxEvents: 1 } }, ["1", "2", "3"]);
+    const { cacher, store } = cached;
+    const at = { match: "EXACT", revision: 2 } as const;
+    const page = () => cacher.list({ ...listing, at, order: "MOD_REVISION_ASCENDING", startAfter });
+    let startAfter = "a";
+    expect(await outcome(cached, page())).toMatchObject({ revision: 2, items: [] });
+    startAfter = "b";
+    expect(await outcome(cached, page())).toMatchObject({ reason: "INVALID_REQUEST" });
+    const get = store.get.bind(store);
+    store.get = async (request) => ({ ...(await get(request)), object: undefined });
+    expect(await outcome(cached, page())).toMatchObject(unavailable);
   });
 
   it("a response from before a restore is not returned once the cache holds the new history", async () => {

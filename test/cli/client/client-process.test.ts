@@ -1,6 +1,5 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { fileURLToPath } from "node:url";
 import { pino } from "pino";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { systemClock } from "../../../src/base/clock.ts";
@@ -8,11 +7,10 @@ import { processIo } from "../../../src/cli/output/command-io.ts";
 import { type Service, startService } from "../../../src/cli/serve/main-process.ts";
 import { loadConfig } from "../../../src/config/load-config.ts";
 import { formatAddress } from "../../../src/config/value-types.ts";
+import { main } from "../../bundle/command.ts";
 import { startScriptedServer } from "../../client/scripted-server.ts";
 import { wireEvent, wireResponse } from "../../client/wire-messages.ts";
 import { compileCache } from "../../compile-cache.ts";
-
-const main = fileURLToPath(new URL("../../../src/cli/main.ts", import.meta.url));
 
 let service: Service;
 let address: string;
@@ -20,7 +18,7 @@ let address: string;
 beforeAll(async () => {
   const free = ["127.0.0.1:0"];
   const config = loadConfig({
-    flags: { listen: free, admin: free },
+    flags: { listen: free, admin: free, data: [":memory:"] },
     env: {},
     readFile: () => Buffer.of(),
   });

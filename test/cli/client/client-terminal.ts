@@ -1,6 +1,8 @@
 import { PassThrough, Readable } from "node:stream";
 import { Command, CommanderError } from "commander";
 import { addClientCommands } from "../../../src/cli/client/client-commands.ts";
+import { addBackupCommand } from "../../../src/cli/data/backup-command.ts";
+import { addRestoreCommand } from "../../../src/cli/data/restore-command.ts";
 import { type CommandIo, exitCodes } from "../../../src/cli/output/command-io.ts";
 import { addPolicyCommands } from "../../../src/cli/policy/policy-commands.ts";
 
@@ -55,6 +57,8 @@ export class Terminal {
     });
     addClientCommands(program, io);
     addPolicyCommands(program, io);
+    addBackupCommand(program, io);
+    addRestoreCommand(program, io);
     try {
       await program.parseAsync(args, { from: "user" });
     } catch (error) {

@@ -5,12 +5,13 @@ import { delimiter, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { main } from "../../bundle/command.ts";
 import { startScriptedServer } from "../../client/scripted-server.ts";
 import { compileCache } from "../../compile-cache.ts";
 import { run } from "./client-terminal.ts";
 import { ServedCodecs } from "./served-codecs.ts";
 
-const main = fileURLToPath(new URL("../../../src/cli/main.ts", import.meta.url));
+const source = fileURLToPath(new URL("../../../src/cli/main.ts", import.meta.url));
 const execute = promisify(execFile);
 
 let served: ServedCodecs;
@@ -137,7 +138,7 @@ describe.skipIf(!has("script"))("A real bash", () => {
     ["a value behind =", "watch-fanout list --revision-match=ex\t", /--revision-match=exact /],
     ["a key with a colon", "watch-fanout get --context prod ns-2/x:\t", /ns-2\/x:y /],
     ["a key with a blank", "watch-fanout get --context prod wi\t", /with\\ blank /],
-    ["a file", `watch-fanout get --tls-ca ${main.slice(0, -3)}\t`, /main\.ts /],
+    ["a file", `watch-fanout get --tls-ca ${source.slice(0, -3)}\t`, /main\.ts /],
     ["a context", "watch-fanout list --context p\t", /prod /],
   ])("completes %s.", async (_, keys, expected) => {
     await typed(bash, setUp, keys, expected);
@@ -156,7 +157,7 @@ describe.skipIf(!has("script") || !has("zsh"))("A real zsh", () => {
     ["a command", "watch-fanout resou\t", /resources /],
     ["a value behind =", "watch-fanout list --revision-match=ex\t", /match=exact /],
     ["a key with a blank", "watch-fanout get --context prod wi\t", /with\\ blank /],
-    ["a file", `watch-fanout get --tls-ca ${main.slice(0, -3)}\t`, /main\.ts /],
+    ["a file", `watch-fanout get --tls-ca ${source.slice(0, -3)}\t`, /main\.ts /],
   ])("completes %s.", async (_, keys, expected) => {
     await typed("zsh -f -i", setUp, keys, expected);
   });
@@ -167,8 +168,8 @@ describe.skipIf(!has("fish"))("A real fish", () => {
     ["watch-fanout resou", /^resources\tList the resources/],
     ["watch-fanout list --revision-match=ex", /^--revision-match=exact/],
     ["watch-fanout get --context prod ", /^ns-1\/\nns-2\/\nsingle\nwith blank\n$/],
-    [`watch-fanout get --tls-ca ${main.slice(0, -3)}`, /main\.ts/],
-    [`watch-fanout get --tls-ca=${main.slice(0, -3)}`, /^--tls-ca=\/.*main\.ts/],
+    [`watch-fanout get --tls-ca ${source.slice(0, -3)}`, /main\.ts/],
+    [`watch-fanout get --tls-ca=${source.slice(0, -3)}`, /^--tls-ca=\/.*main\.ts/],
     ["watch-fanout list --context p", /^prod\n$/],
   ])("completes %s.", async (line, expected) => {
     const script = "watch-fanout completion fish | source; complete -C $argv[1]";

@@ -3,6 +3,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Client, connect } from "../../../src/client/client.ts";
 import { Mutex } from "../../../src/client/coordination/mutex.ts";
 import { Session } from "../../../src/client/coordination/session.ts";
+import { main } from "../../bundle/command.ts";
 import { CommandProcess, type Exit, type Served, startServe } from "../serve/serve-process.ts";
 
 let served: Served;
@@ -123,7 +124,7 @@ test("lock runs a command with the fencing token, passes on its exit code, and f
 test("A transaction of the command can depend on the lock.", async () => {
   const token = '"$WATCH_FANOUT_FENCING_TOKEN"';
   const txn = `"$@" if "$WATCH_FANOUT_LOCK_KEY" create_revision ${token} put guarded ${token}`;
-  const own = [process.execPath, "--disable-warning=ExperimentalWarning", "src/cli/main.ts"];
+  const own = [process.execPath, "--disable-warning=ExperimentalWarning", main];
   const words = [...own, "txn", "--address", served.grpc];
   expect(await command("lock", "guard", "--", "sh", "-c", txn, "sh", ...words)).toMatchObject({
     code: 0,

@@ -25,7 +25,7 @@ test("New versions of the admin port's certificate and tokens are applied", asyn
   await write(first, "old");
   const clock = new ManualTimers();
   const flags = {
-    ...{ listen: ["127.0.0.1:0"], admin: ["127.0.0.1:0"] },
+    ...{ listen: ["127.0.0.1:0"], admin: ["127.0.0.1:0"], data: [":memory:"] },
     ...{ "admin-tls-cert": [file("cert")], "admin-tls-key": [file("key")] },
     "admin-token-file": [file("tokens")],
   };

@@ -52,7 +52,7 @@ describe("A limit of open files below --max-connections is logged", () => {
 });
 
 test("The idle connections of one host, of which there are more than open files, keep out neither probes nor others", async () => {
-  const { process, grpc, admin } = await startServe(["--log-format", "json"], {}, 300);
+  const { process, grpc, admin } = await startServe(["--log-format", "json"], {}, "-n 300");
   onTestFinished(async () => process[Symbol.asyncDispose]());
   const line = /\{[^\n]*the limit of open files is too low for --max-connections[^\n]*\}/;
   const [found] = await process.printed(line);

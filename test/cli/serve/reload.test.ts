@@ -65,7 +65,7 @@ async function serve(folder: MountedFolder) {
   const lines: { msg: string; kind?: string }[] = [];
   const logger = pino({}, { write: (line) => lines.push(JSON.parse(line)) });
   const flags = {
-    ...{ listen: ["127.0.0.1:0"], admin: ["127.0.0.1:0"] },
+    ...{ listen: ["127.0.0.1:0"], admin: ["127.0.0.1:0"], data: [":memory:"] },
     ...{ "tls-cert": [folder.file("tls.crt")], "tls-key": [folder.file("tls.key")] },
     ...{ "tls-client-ca": [folder.file("ca.crt")], "tls-client-auth": ["request"] },
     ...{ "token-file": [folder.file("tokens")], "jwt-jwks": [folder.file("keys.json")] },

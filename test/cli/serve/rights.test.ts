@@ -55,7 +55,7 @@ async function serving() {
   const config = loadConfig({
     flags: {
       ...{ listen: free, admin: free, "audit-log": [audit] },
-      ...{ policy: [policy], "token-file": [tokens] },
+      ...{ policy: [policy], "token-file": [tokens], data: [":memory:"] },
     },
     env: {},
     readFile: (path) => readFileSync(path),
@@ -142,7 +142,7 @@ test("The audit log has every write and every denied call when the service has s
 test("A service whose audit log can't be opened does not start, and says why.", async () => {
   const free = ["127.0.0.1:0"];
   const config = loadConfig({
-    flags: { listen: free, admin: free, "audit-log": ["/gone/audit.log"] },
+    flags: { listen: free, admin: free, data: [":memory:"], "audit-log": ["/gone/audit.log"] },
     env: {},
     readFile: (path) => readFileSync(path),
   });

@@ -1,10 +1,8 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { setTimeout as delay } from "node:timers/promises";
-import { fileURLToPath } from "node:url";
+import { main } from "../../bundle/command.ts";
 import { compileCache } from "../../compile-cache.ts";
-
-const main = fileURLToPath(new URL("../../../src/cli/main.ts", import.meta.url));
 
 /** The pause between two looks at another process, in milliseconds: without one, looking takes the CPU that it needs. */
 const pollMs = 10;
@@ -17,7 +15,7 @@ export interface Exit {
   readonly stderr: string;
 }
 
-/** Runs `watch-fanout` in a process of its own. */
+/** Runs `watch-fanout` in a process of its own. An embedded store keeps nothing, unless `--data` is given. */
 export class CommandProcess implements AsyncDisposable {
   readonly #child: ChildProcess;
   readonly exit: Promise<Exit>;
@@ -26,23 +24,20 @@ export class CommandProcess implements AsyncDisposable {
   readonly #changed: (() => void)[] = [];
   #exited = false;
 
-  /** `openFiles`: its limit of open files. Default: that of this process. */
-  constructor(
-    args: readonly string[],
-    env: Readonly<Record<string, string>> = {},
-    openFiles?: number,
-  ) {
+  /** `limit`: an option of `ulimit`, such as `-n 300`. Default: the limits of this process. */
+  constructor(args: readonly string[], env: Readonly<Record<string, string>> = {}, limit?: string) {
     const command = [process.execPath, "--disable-warning=ExperimentalWarning", main, ...args];
     const limited =
-      openFiles === undefined
+      limit === undefined
         ? command
-        : ["/bin/sh", "-c", `ulimit -n ${openFiles} && exec "$@"`, "sh", ...command];
+        : ["/bin/sh", "-c", `ulimit ${limit} && exec "$@"`, "sh", ...command];
     const [program = "", ...rest] = limited;
     this.#child = spawn(program, rest, {
       env: {
         PATH: process.env["PATH"],
         XDG_CONFIG_HOME: process.env["XDG_CONFIG_HOME"],
         ...compileCache,
+        ...(hasOwnStore(args) && { WATCH_FANOUT_DATA: ":memory:" }),
         ...env,
       },
       stdio: ["ignore", "pipe", "pipe"],
@@ -98,6 +93,12 @@ export class CommandProcess implements AsyncDisposable {
   }
 }
 
+/** Whether `serve` gets an embedded store of which nothing says where it is: that would be in the folder of the test's process. */
+function hasOwnStore([command, ...args]: readonly string[]): boolean {
+  const others = ["--etcd", "--upstream", "--data"];
+  return command === "serve" && !args.some((arg) => others.includes(arg));
+}
+
 /** A running service and its addresses. */
 export interface Served {
   readonly process: CommandProcess;
@@ -111,12 +112,12 @@ export interface Served {
 export async function startServe(
   args: readonly string[] = [],
   env: Readonly<Record<string, string>> = {},
-  openFiles?: number,
+  limit?: string,
 ): Promise<Served> {
   const process = new CommandProcess(
     ["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", ...args],
     env,
-    openFiles,
+    limit,
   );
   const [, grpc = ""] = await process.printed(/serves gRPC on (\S+)/);
   const [, admin = ""] = await process.printed(/admin +(\S+)\/readyz/);

@@ -2,6 +2,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "n
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { afterEach, beforeEach, describe, expect, onTestFinished, test } from "vitest";
 import { BareGrpc, BareStatus } from "../../foreign/bare-grpc.ts";
@@ -176,7 +177,7 @@ describe("a shutdown that a client delays", () => {
   });
 
   async function untilMetric(admin: string, metric: RegExp): Promise<void> {
-    while (!metric.test(await untilStatus(`${admin}/metrics`, 200)));
+    while (!metric.test(await untilStatus(`${admin}/metrics`, 200))) await delay(10);
   }
 });
 

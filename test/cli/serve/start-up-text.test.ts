@@ -30,6 +30,14 @@ test("a server on a Unix socket has commands that connect to it", () => {
   expect(text).toMatch(/grpcurl -plaintext -unix -d '.*' \/run\/wf.sock watchfanout/);
 });
 
+test.each([
+  [[], "watch-fanout.data/store.db, kept when this process ends (--data :memory: keeps nothing)"],
+  [["--data", ":memory:"], "in memory, lost when this process ends"],
+])("the data of an embedded store with %j are where they are", (flags, expected) => {
+  const text = startUpText(load({ flags }), { grpc: { host: "127.0.0.1", port: 7 }, admin });
+  expect(text).toContain(`\n  data       ${expected}\n`);
+});
+
 test("the commands leave out defaults", () => {
   const text = startUpText(load({}), { grpc: { host: "127.0.0.1", port: 50051 }, admin });
   expect(text).toMatch(/ watch --initial\n/);

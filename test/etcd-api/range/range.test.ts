@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { Etcd } from "../../etcd/etcd.ts";
+import { type Etcd, testWithEtcd } from "../../etcd/etcd.ts";
 import { etcdOfFile } from "../../etcd/etcd-of-file.ts";
 import { encode, type Fields, Message } from "../../foreign/protobuf.ts";
 import fc, { runs } from "../../property.ts";
@@ -267,20 +267,23 @@ describe("A Range from the cache", () => {
     }
   });
 
-  test("costs etcd no read of the keys, and a serializable one next to nothing", async () => {
-    const ranges = async (): Promise<number> => {
-      const text = await (await fetch(`${etcd.url}/metrics`)).text();
-      return Number(/^etcd_mvcc_range_total (\S+)/m.exec(text)?.[1]);
-    };
-    const relayed = (): Promise<number> =>
-      metricOf(front, "watch_fanout_etcd_api_ranges_total", "etcd");
-    const message = encode({ 1: prefix, 2: "/c0", 7: true });
-    const before = [await ranges(), await relayed()] as const;
-    for (let i = 0; i < 200; i++) messageOf(await fronted.unary(rangePath, message));
-    expect(await relayed()).toBe(before[1]);
-    // Those of the history's id, of the front's own rights, and of this test's writes.
-    expect((await ranges()) - before[0]).toBeLessThan(150);
-  });
+  testWithEtcd("metrics")(
+    "costs etcd no read of the keys, and a serializable one next to nothing",
+    async () => {
+      const ranges = async (): Promise<number> => {
+        const text = await (await fetch(`${etcd.url}/metrics`)).text();
+        return Number(/^etcd_mvcc_range_total (\S+)/m.exec(text)?.[1]);
+      };
+      const relayed = (): Promise<number> =>
+        metricOf(front, "watch_fanout_etcd_api_ranges_total", "etcd");
+      const message = encode({ 1: prefix, 2: "/c0", 7: true });
+      const before = [await ranges(), await relayed()] as const;
+      for (let i = 0; i < 200; i++) messageOf(await fronted.unary(rangePath, message));
+      expect(await relayed()).toBe(before[1]);
+      // Those of the history's id, of the front's own rights, and of this test's writes.
+      expect((await ranges()) - before[0]).toBeLessThan(150);
+    },
+  );
 
   test("is one message of any size, which a slow client gets piece by piece", async () => {
     const value = "x".repeat(60_000);

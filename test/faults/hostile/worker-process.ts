@@ -1,5 +1,6 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
+import { compileCache } from "../../compile-cache.ts";
 
 /** A command for a worker, by a number that its response repeats. */
 interface Command {
@@ -37,7 +38,10 @@ export class WorkerProcess {
     this.#child = spawn(
       process.execPath,
       ["--disable-warning=ExperimentalWarning", module.pathname],
-      { env: { PATH: process.env["PATH"] }, stdio: ["ignore", "ignore", "pipe", "ipc"] },
+      {
+        env: { PATH: process.env["PATH"], ...compileCache },
+        stdio: ["ignore", "ignore", "pipe", "ipc"],
+      },
     );
     this.#exited = once(this.#child, "exit");
     this.#child.stderr?.on("data", (chunk: Buffer) => {

@@ -1,8 +1,11 @@
+import { setImmediate } from "node:timers/promises";
 import { describe, expect, it } from "vitest";
+import { revisionTooOld, upstreamUnavailable } from "../../../src/base/errors.ts";
 import { WatchBatch } from "../../../src/model/event.ts";
 import type { StoredObject } from "../../../src/model/object.ts";
 import { RecentChanges } from "../../../src/reflector/history-tracker.ts";
 import type { WrittenAfterRequest } from "../../../src/storage/storage.ts";
+import { FakeClock } from "../../fake-clock.ts";
 import { batch, object } from "../reflected.ts";
 import { ScriptedStorage } from "../scripted-storage.ts";
 
@@ -15,6 +18,11 @@ class Counting extends ScriptedStorage {
   constructor(objects: readonly StoredObject[]) {
     super();
     this.objects = objects;
+  }
+
+  /** More than any change has, unless a test says otherwise. */
+  override async currentRevision() {
+    return 1_000;
   }
 
   async writtenAfter(request: WrittenAfterRequest) {
@@ -144,5 +152,188 @@ describe("The recent changes of a history", () => {
 
   it("are not checked if the storage has no writtenAfter", async () => {
     await expect(listed([], 1).check(new ScriptedStorage(), signal)).resolves.toBeUndefined();
+  });
+});
+
+/** A storage whose watch of the past delivers these events, up to the revision that it is asked for. */
+function withEvents(
+  objects: readonly StoredObject[],
+  ...events: Parameters<typeof batch> extends [number, ...infer Rest] ? Rest : never
+): Counting {
+  const storage = new Counting(objects);
+  storage.onWatch = (stream, { afterRevision = 0, upTo = 0 }) => {
+    const past = events.filter(([, , at]) => at > (afterRevision ?? 0) && at <= upTo);
+    stream.push(batch(upTo, ...past));
+  };
+  return storage;
+}
+
+describe("Recent changes, few revisions after the last of them", () => {
+  /** a and b are known, of which b was the last change, up to revision 9. */
+  function known(...keys: readonly string[]) {
+    const changes = new RecentChanges(
+      { prefix: "" },
+      { clock: new FakeClock(), has: (key) => keys.includes(key) },
+    );
+    changes.reset([object("a", 3), object("b", 5)], 5);
+    changes.advance(batch(9));
+    return changes;
+  }
+
+  it("are proven by the store's events since, without a comparison", async () => {
+    const storage = withEvents([], ["MODIFIED", "a", 3], ["MODIFIED", "b", 5]);
+    await known("a", "b").check(storage, signal);
+    expect(storage.asked).toEqual([]);
+    expect(storage.calls).toEqual(['watch {"prefix":""} after 1']);
+  });
+
+  it("may have been followed by objects that came and went before the list", async () => {
+    const events = [
+      ["MODIFIED", "a", 3],
+      ["MODIFIED", "b", 5],
+      ["ADDED", "c", 6],
+      ["DELETED", "c", 7],
+    ] as const;
+    const storage = withEvents([], ...events);
+    await known("a", "b").check(storage, signal);
+    expect(storage.asked).toEqual([]);
+  });
+
+  it("are proven after a deletion", async () => {
+    const changes = known("a");
+    changes.advance(batch(11, ["DELETED", "b", 10]));
+    const storage = withEvents([], ["ADDED", "a", 3], ["ADDED", "b", 5], ["DELETED", "b", 10]);
+    await changes.check(storage, signal);
+    expect(storage.asked).toEqual([]);
+  });
+
+  it.each([
+    [
+      "another object",
+      [
+        ["ADDED", "a", 3],
+        ["MODIFIED", "b", 5],
+        ["ADDED", "c", 6],
+      ],
+    ],
+    [
+      "another revision of one",
+      [
+        ["ADDED", "a", 3],
+        ["MODIFIED", "b", 5],
+        ["MODIFIED", "b", 6],
+      ],
+    ],
+    [
+      "the end of one",
+      [
+        ["ADDED", "a", 3],
+        ["MODIFIED", "b", 5],
+        ["DELETED", "a", 6],
+      ],
+    ],
+    ["no such change", [["ADDED", "a", 3]]],
+    ["no change before it", [["MODIFIED", "b", 5]]],
+  ] as const)("are compared with a store that has %s", async (_what, events) => {
+    const storage = withEvents([object("a", 3)], ...events);
+    await expect(known("a", "b").check(storage, signal)).rejects.toMatchObject({
+      reason: "HISTORY_CHANGED",
+    });
+    expect(storage.asked).toHaveLength(1);
+  });
+
+  it("are compared where the deletion that was the last of them is missing", async () => {
+    const changes = known("a");
+    changes.advance(batch(11, ["DELETED", "b", 10]));
+    const events = [
+      ["ADDED", "a", 3],
+      ["ADDED", "b", 5],
+    ] as const;
+    const storage = withEvents([object("a", 3), object("b", 5)], ...events);
+    await expect(changes.check(storage, signal)).rejects.toMatchObject({
+      reason: "HISTORY_CHANGED",
+    });
+  });
+
+  it("are compared if they were listed later than the last of them, as deletions are not listed", async () => {
+    const changes = known("a", "b");
+    changes.reset([object("a", 3), object("b", 5)], 6);
+    const storage = withEvents([object("b", 5)], ["ADDED", "a", 3], ["ADDED", "b", 5]);
+    await expect(changes.check(storage, signal)).rejects.toMatchObject({
+      reason: "HISTORY_CHANGED",
+    });
+  });
+
+  it("are compared if they are many revisions ago", async () => {
+    const storage = new Counting([object("a", 3), object("b", 5)]);
+    const changes = known("a", "b");
+    changes.advance(batch(1_006));
+    await changes.check(storage, signal);
+    expect(storage.calls).toEqual([]);
+    expect(storage.asked).toHaveLength(1);
+  });
+
+  it("are read from the last of them on if the store has compacted those before, then compared", async () => {
+    const storage = new Counting([object("a", 3), object("b", 5)]);
+    storage.onWatch = (stream) => stream.end(revisionTooOld(4, 6));
+    await known("a", "b").check(storage, signal);
+    expect(storage.calls).toEqual([1, 4].map((after) => `watch {"prefix":""} after ${after}`));
+    expect(storage.asked).toHaveLength(1);
+  });
+
+  it("are compared if the store has not reached their revision", async () => {
+    const storage = new Counting([object("a", 3), object("b", 5)]);
+    storage.currentRevision = async () => 4;
+    await known("a", "b").check(storage, signal);
+    expect(storage.calls).toEqual([]);
+    expect(storage.asked).toHaveLength(1);
+  });
+
+  it("are compared if the store does not deliver them", async () => {
+    const storage = new Counting([object("a", 3), object("b", 5)]);
+    storage.onWatch = (stream) => stream.end(upstreamUnavailable("The watch was closed."));
+    await known("a", "b").check(storage, signal);
+    expect(storage.asked).toHaveLength(1);
+  });
+
+  it("are compared if others came and went, and the known keys are newer by then", async () => {
+    const storage = new Counting([object("a", 3), object("b", 5)]);
+    const changes = known("a", "b");
+    const checked = changes.check(storage, signal);
+    await setImmediate();
+    changes.advance(batch(12, ["ADDED", "c", 12]));
+    const events = [
+      ["ADDED", "a", 3],
+      ["ADDED", "b", 5],
+      ["DELETED", "c", 9],
+    ] as const;
+    storage.stream.push(batch(9, ...events));
+    await expect(checked).resolves.toBeUndefined();
+    expect(storage.asked).toMatchObject([{ revision: 9 }]);
+  });
+});
+
+describe("The changes of a kept state", () => {
+  it("are its events, deletions as well, after the objects that are older", async () => {
+    const changes = new RecentChanges(
+      { prefix: "" },
+      { clock: new FakeClock(), has: (key) => key !== "gone" },
+    );
+    const { events } = batch(9, ["MODIFIED", "a", 7], ["DELETED", "gone", 8]);
+    const objects = [object("a", 7), object("b", 3)];
+    changes.restore({ objects, revision: 9, events, eventsAfter: 5 });
+    const past = [
+      ["ADDED", "b", 3],
+      ["MODIFIED", "a", 7],
+    ] as const;
+    const same = withEvents([], ...past, ["DELETED", "gone", 8]);
+    await changes.check(same, signal);
+    expect(same.asked).toEqual([]);
+    const other = withEvents([...objects, object("gone", 2)], ...past);
+    await expect(changes.check(other, signal)).rejects.toMatchObject({ reason: "HISTORY_CHANGED" });
+    const compared = new Counting(objects);
+    compared.onWatch = (stream) => stream.end(revisionTooOld(7, 9));
+    await changes.check(compared, signal);
+    expect(compared.asked).toMatchObject([{ after: 0, limit: 3 }]);
   });
 });

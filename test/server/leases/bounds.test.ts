@@ -4,7 +4,7 @@ import { describe, expect, onTestFinished, test } from "vitest";
 import { upstreamUnavailable } from "../../../src/base/errors.ts";
 import type { ServerLimits } from "../../../src/server/limits/server-limits.ts";
 import { endedLease } from "../../../src/storage/lease-renewals.ts";
-import { MemoryLeases } from "../../../src/storage/memory/leases.ts";
+import type { MemoryLeases } from "../../../src/storage/memory/leases.ts";
 import { MemoryStore } from "../../../src/storage/memory/memory-store.ts";
 import type { Leases, Store } from "../../../src/storage/store.ts";
 import { retryDelayMs } from "../../../src/wire/errors.ts";
@@ -21,7 +21,7 @@ interface ServedLeases {
 }
 
 function leasesWith(clock: ManualTimers): MemoryLeases {
-  const leases = new MemoryLeases(clock, () => {});
+  const { leases } = new MemoryStore({ clock });
   onTestFinished(() => leases.close());
   return leases;
 }
@@ -93,6 +93,19 @@ describe("A caller's leases", () => {
     await client.grant(60);
   });
 
+  test("are looked at no longer once the server has ended", async () => {
+    const { client, clock, server } = await serveLeases({}, leasesWith(new ManualTimers()));
+    await client.grant(60);
+    const timers = clock.pendingTimers;
+    clock.advance(5_000);
+    await until(() => clock.pendingTimers === timers);
+    client.close();
+    const drained = server.drain(0);
+    clock.advance(0);
+    await drained;
+    expect(clock.pendingTimers).toBe(0);
+  });
+
   test("are bounded together with those of others", async () => {
     const { client } = await serveLeases({ maxLeases: 2 });
     await client.grant(60);
@@ -114,9 +127,9 @@ describe("A caller's leases", () => {
   });
 
   test("do not count if none was granted", async () => {
-    const failing = leasesWith(new ManualTimers());
-    failing.close();
-    const { client, server } = await serveLeases({ maxLeasesPerIdentity: 1 }, failing);
+    const failing = new MemoryStore({ clock: new ManualTimers() });
+    await failing.close();
+    const { client, server } = await serveLeases({ maxLeasesPerIdentity: 1 }, failing.leases);
     for (let i = 0; i < 2; i++) {
       await expect(client.grant(60)).rejects.toMatchObject({ reason: "UPSTREAM_UNAVAILABLE" });
     }

@@ -93,6 +93,26 @@ describe("The history", () => {
     expect(cacher.currentHistoryId).toBe("another");
   });
 
+  test("decides about a page token before the object that it names, also if it changes during the read", async () => {
+    const { cacher, client } = await serveThings();
+    await client.put({ resource, key: "a", value: Buffer.of() });
+    await client.put({ resource, key: "b", value: Buffer.of() });
+    const order = "ORDER_MOD_REVISION_DESCENDING";
+    const { next_page_token: page_token } = await client.list({ resource, page_size: 1, order });
+    const { list } = cacher;
+    const absent = "not in the other history";
+    cacher.list = (request) => list.call(cacher, { ...request, startAfter: absent });
+    const next = () => client.list({ resource, page_size: 1, order, page_token });
+    await expect(next()).rejects.toMatchObject({ reason: "INVALID_REQUEST" });
+    cacher.list = (request) => {
+      Object.defineProperty(cacher, "currentHistoryId", { value: "another" });
+      return list.call(cacher, { ...request, startAfter: absent });
+    };
+    await expect(next()).rejects.toMatchObject({
+      ...{ reason: "HISTORY_CHANGED", metadata: { history_id: "another" } },
+    });
+  });
+
   test("ends every stream when it changes, and makes old page tokens and revisions HISTORY_CHANGED", async () => {
     const { cacher, client, clock, storage } = await serveThings({ start: false });
     const upstream: MemoryWatch[] = [];

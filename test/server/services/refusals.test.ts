@@ -3,6 +3,7 @@ import { describe, expect, onTestFinished, test } from "vitest";
 import { systemClock } from "../../../src/base/clock.ts";
 import { type Reason, WatchFanoutError } from "../../../src/base/errors.ts";
 import { MemoryStore } from "../../../src/storage/memory/memory-store.ts";
+import { ResourceKeys } from "../../../src/storage/memory/resource-keys.ts";
 import { descriptors } from "../../../src/wire/descriptors.ts";
 import { listWatchService } from "../../../src/wire/services.ts";
 import fc, { runs } from "../../property.ts";
@@ -159,7 +160,7 @@ describe("Invalid request bytes", () => {
   test("are refused or answered by every method, without a failure", async () => {
     const store = new MemoryStore({ clock: systemClock });
     onTestFinished(() => store.close());
-    store.keysOf("things");
+    store.addResource("things", new ResourceKeys("things/"));
     const served = await serveThings({ server: { store } });
     const raw = new RawConnection(served.server.port);
     const paths = [...descriptors.inputs.keys()];

@@ -1,8 +1,4 @@
 import { describe, expect, test } from "vitest";
-import { WatchEvent } from "../../../src/model/event.ts";
-import { StoredObject } from "../../../src/model/object.ts";
-import { Keyspace } from "../../../src/storage/memory/keyspace.ts";
-import { MemoryLeases } from "../../../src/storage/memory/leases.ts";
 import {
   MemoryStorage,
   type MemoryStorageOptions,
@@ -18,6 +14,12 @@ const dayS = 24 * 60 * 60;
 function open(options: Omit<MemoryStorageOptions, "clock"> = {}) {
   const clock = new FakeClock();
   return { clock, storage: new MemoryStorage({ clock, ...options }) };
+}
+
+function openShared() {
+  const clock = new FakeClock();
+  const store = new MemoryStore({ clock });
+  return { clock, store, storage: new MemoryStorage({ store, resource: "things" }) };
 }
 
 async function keysOf(storage: MemoryStorage): Promise<string[]> {
@@ -116,26 +118,18 @@ describe("in a MemoryStorage a time to live", () => {
 });
 
 describe("leases", () => {
-  test("end with their last key", () => {
-    const leases = new MemoryLeases(new FakeClock(), () => {});
-    const keys = new Keyspace("r");
-    const lease = leases.add(10, false);
-    const a = new StoredObject("a", value, 2, 2, 1, lease);
-    const b = new StoredObject("b", value, 3, 3, 1, lease);
-    leases.follow([
-      {
-        keys,
-        events: [new WatchEvent("ADDED", a, undefined), new WatchEvent("ADDED", b, undefined)],
-      },
-    ]);
-    leases.follow([{ keys, events: [new WatchEvent("DELETED", a.deletedAt(4), a)] }]);
-    expect(leases.has(lease)).toBe(true);
-    leases.follow([{ keys, events: [new WatchEvent("DELETED", b.deletedAt(5), b)] }]);
-    expect(leases.size).toBe(0);
+  test("end with their last key", async () => {
+    const { storage, store } = openShared();
+    const { lease } = (await storage.put({ key: "a", value, ttlSeconds: 10 })).object;
+    await storage.put({ key: "b", value, lease });
+    await storage.delete({ key: "a" });
+    expect(store.leases.has(lease)).toBe(true);
+    await storage.delete({ key: "b" });
+    expect(store.leases.size).toBe(0);
   });
 
   test("that were granted by themselves are bounded", async () => {
-    const leases = new MemoryLeases(new FakeClock(), () => {}, 100);
+    const { leases } = new MemoryStore({ clock: new FakeClock(), maxGrantedLeases: 100 });
     const granted = Array.from({ length: 100 }, () => leases.grant(60));
     const [first] = await Promise.all(granted);
     const refusal = { reason: "TOO_MANY_LEASES", metadata: { limit: "100" } };
@@ -147,10 +141,8 @@ describe("leases", () => {
   });
 
   test("that were granted by themselves last without keys, for their length after each renewal", async () => {
-    const clock = new FakeClock();
-    const store = new MemoryStore({ clock });
+    const { clock, storage, store } = openShared();
     const { leases } = store;
-    const storage = new MemoryStorage({ store, resource: "things" });
     const { lease } = await leases.grant(10);
     clock.advance(9_999);
     expect(await leases.keepAlive([lease])).toEqual([10_000]);
@@ -171,9 +163,10 @@ describe("leases", () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  test("have independent random ids of 63 bits", () => {
-    const leases = new MemoryLeases(new FakeClock(), () => {});
-    const ids = Array.from({ length: 1000 }, () => leases.add(1, false));
+  test("have independent random ids of 63 bits", async () => {
+    const { leases } = openShared().store;
+    const granted = Array.from({ length: 1000 }, () => leases.grant(1));
+    const ids = (await Promise.all(granted)).map(({ lease }) => lease);
     expect(new Set(ids).size).toBe(1000);
     for (const id of ids) expect(id > 0n && id < 2n ** 63n).toBe(true);
     expect(ids.some((id) => id > 2n ** 62n)).toBe(true);

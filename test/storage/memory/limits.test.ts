@@ -151,7 +151,7 @@ describe("a MemoryStorage's stream that is not read", () => {
   test("gets large values a few at a time", async () => {
     const { storage } = open();
     const stream = storage.watch({ ...all, withPrevious: false, afterRevision: 1 });
-    const value = new Uint8Array(400_000);
+    const value = new Uint8Array(100_000);
     for (let i = 0; i < 10; i++) await storage.put({ key: "a", value });
     const sizes: number[] = [];
     for (let batch = stream.read(); batch !== undefined; batch = stream.read()) {

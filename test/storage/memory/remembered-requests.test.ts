@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import { RememberedRequests } from "../../../src/storage/memory/remembered-requests.ts";
+import { fingerprintOf } from "../../../src/storage/transaction-checks.ts";
 import { FakeClock } from "../../fake-clock.ts";
 
 function open() {
@@ -7,7 +8,10 @@ function open() {
   const requests = new RememberedRequests(clock);
   const request = (requestId: string) => ({ resource: "a", prefix: "p", requestId });
   const add = (requestId: string, revision: number): void =>
-    requests.add(request(requestId), { revision, before: revision - 1 });
+    requests.add({
+      ...{ id: requestId, fingerprint: fingerprintOf(request(requestId)) },
+      ...{ revision, before: revision - 1 },
+    });
   const find = (requestId: string) => requests.find(request(requestId))?.revision;
   return { clock, requests, add, find };
 }

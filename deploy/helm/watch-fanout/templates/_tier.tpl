@@ -61,7 +61,12 @@ app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 {{- $_ := set $config "etcd-cert" "/etc/watch-fanout-etcd/tls.crt" }}
 {{- $_ := set $config "etcd-key" "/etc/watch-fanout-etcd/tls.key" }}
 {{- end }}
-{{- toYaml (mergeOverwrite $config (deepCopy $values.config)) }}
+{{- $own := deepCopy $values.config }}
+{{- if $values.data.enabled }}
+{{- $own = omit $own "etcd" }}
+{{- $_ := set $config "data" "/var/lib/watch-fanout/data/store.db" }}
+{{- end }}
+{{- toYaml (mergeOverwrite $config $own) }}
 {{- end }}
 {{- end }}
 

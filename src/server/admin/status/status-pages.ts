@@ -58,6 +58,8 @@ export interface StatusSource {
   streams(query: StreamQuery): Promise<StreamsReport>;
 }
 
+const eventStream = "text/event-stream";
+
 const paths: readonly string[] = ["/", "/status.json", "/status/events", ...scriptPaths];
 
 /**
@@ -90,7 +92,7 @@ export class StatusPages implements AdminPages {
     if (scriptPaths.includes(path)) return this.#script(path);
     const { refusal } = this.#viewers;
     if (refusal !== undefined) return unavailable(refusal);
-    return { begin: (response) => this.#viewers.add(response) };
+    return { contentType: eventStream, begin: (response) => this.#viewers.add(response) };
   }
 
   /** Ends the updates of open pages, and refuses further ones. Idempotent. */
@@ -262,7 +264,7 @@ export class Viewers {
     const { socket } = response.req;
     if (socket.destroyed) return;
     response.writeHead(200, {
-      "content-type": "text/event-stream",
+      "content-type": eventStream,
       "cache-control": "no-store",
       "x-content-type-options": "nosniff",
     });

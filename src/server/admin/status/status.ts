@@ -74,10 +74,27 @@ export interface CallsReport {
   readonly failed: Readonly<Record<string, number>>;
 }
 
+/** The file of the embedded store. */
+export interface DataFileReport {
+  readonly path: string;
+  readonly bytes: number;
+  /** Size above which writes are refused. */
+  readonly maxBytes: number;
+  readonly revision: number;
+  /** Oldest revision that can be read and watched from. */
+  readonly oldestRevision: number;
+  /** Commits that were kept since the start, and how long they took. Absent: no commit was kept. */
+  readonly commits: number;
+  readonly commitLatency?: LatencyQuantiles | undefined;
+  /** The last commit that was not kept. */
+  readonly lastFailure?: { readonly at: string; readonly text: string } | undefined;
+}
+
 /** What the service follows. */
 export type UpstreamTier =
   | { readonly kind: "etcd"; readonly addresses: readonly string[] }
-  | { readonly kind: "embedded" }
+  /** `file`: absent, it is in memory. */
+  | { readonly kind: "embedded"; readonly file?: DataFileReport | undefined }
   | {
       readonly kind: "watch-fanout";
       readonly addresses: readonly string[];

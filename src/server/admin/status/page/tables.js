@@ -107,10 +107,17 @@ function processRow(process) {
   ];
 }
 
+function fileText({ path, bytes, maxBytes, commitLatency }) {
+  const latency = commitLatency === undefined ? "" : `, commits p99 ${msOf(commitLatency.p99)}`;
+  return `in ${path} (${bytesOf(bytes)} of ${bytesOf(maxBytes)}${latency})`;
+}
+
 function tierText({ upstream, processes }) {
   const workers = processes.length > 1 ? ` with ${processes.length} workers` : "";
-  if (upstream.kind === "embedded")
-    return `This service${workers} has an embedded store: it is the only tier.`;
+  if (upstream.kind === "embedded") {
+    const where = upstream.file === undefined ? "in memory" : fileText(upstream.file);
+    return `This service${workers} has an embedded store ${where}: it is the only tier.`;
+  }
   const addresses = upstream.addresses.join(", ");
   if (upstream.kind === "etcd") return `This service${workers} follows etcd at ${addresses}.`;
   const inUse = upstream.inUse.length === 0 ? "none at present" : upstream.inUse.join(", ");

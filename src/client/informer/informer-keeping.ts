@@ -1,0 +1,88 @@
+import type { Clock } from "../../base/clock.ts";
+import { messageOf } from "../../base/errors.ts";
+import type { Logger } from "../../base/logger.ts";
+import type { KeptState, StateKeeper } from "../../cache-files/kept-state.ts";
+import type { WatchBatch } from "../../model/event.ts";
+import type { StoredObject } from "../../model/object.ts";
+import type { ListedState, ReflectorTarget, ReplaceCause } from "../../reflector/reflector.ts";
+import type { Scope } from "../../storage/storage.ts";
+import type { KeepOptions } from "./informer-options.ts";
+
+interface InformerKeepingOptions {
+  readonly keep: KeepOptions;
+  readonly name: string;
+  readonly scope: Scope | undefined;
+  readonly clock: Clock;
+  readonly logger: Logger | undefined;
+  /** What the state is applied to. */
+  readonly target: ReflectorTarget;
+  /** Whether a state fits the bound of the informer. */
+  readonly fits: (objects: readonly StoredObject[]) => boolean;
+}
+
+/** Passes what a Reflector delivers on to the informer, and keeps it on disk for the next start of the program. */
+export class InformerKeeping implements ReflectorTarget {
+  readonly #options: InformerKeepingOptions;
+  #keeper: StateKeeper | undefined;
+
+  constructor(options: InformerKeepingOptions) {
+    this.#options = options;
+  }
+
+  /** Loads what an earlier process has kept; undefined: nothing, or nothing that can be used. */
+  async load(signal: AbortSignal): Promise<KeptState | undefined> {
+    const { keep, name, scope = { prefix: "" }, clock, fits } = this.#options;
+    const logger = this.#options.logger ?? warningsOf(name);
+    const { folder, source = name } = keep;
+    try {
+      // Not before, so that an informer without it needs no file system, which bundles for browsers don't have.
+      const { FileStateKeeper } = await import("../../cache-files/state-keeper.ts");
+      signal.throwIfAborted();
+      const identity = JSON.stringify({ source, scope });
+      this.#keeper = new FileStateKeeper({ folder, name, identity, windowBytes: 0, clock, logger });
+    } catch (error) {
+      signal.throwIfAborted();
+      logger.warn({ problem: messageOf(error) }, "can't keep the state of an informer on disk");
+      return undefined;
+    }
+    const kept = await this.#keeper.load(signal);
+    return kept !== undefined && fits(kept.objects) ? kept : undefined;
+  }
+
+  replace(state: ListedState, cause: ReplaceCause): void {
+    this.#options.target.replace(state, cause);
+    if (state.kept === undefined) this.#keeper?.replace(state);
+  }
+
+  apply(batch: WatchBatch): void {
+    this.#options.target.apply(batch);
+    this.#keeper?.append(batch);
+  }
+
+  identify(historyId: string): void {
+    this.#options.target.identify?.(historyId);
+    this.#keeper?.identify(historyId);
+  }
+
+  invalidate(): void {
+    this.#keeper?.invalidate();
+  }
+
+  /** Writes what it has, for up to some seconds. Idempotent. */
+  async close(): Promise<void> {
+    await this.#keeper?.close();
+  }
+}
+
+/** For programs without a logger. */
+function warningsOf(name: string): Logger {
+  const ignore = (): void => {};
+  const warn = (fields: object, text: string): void => {
+    const problem = "problem" in fields ? `: ${fields.problem}` : "";
+    process.emitWarning(
+      `The informer ${JSON.stringify(name)}: ${text}${problem}`,
+      "InformerWarning",
+    );
+  };
+  return { info: ignore, warn, error: warn };
+}

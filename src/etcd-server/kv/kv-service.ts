@@ -1,0 +1,201 @@
+import type { Clock } from "../../base/clock.ts";
+import { hasReason } from "../../base/errors.ts";
+import { keyText } from "../../model/key-bytes.ts";
+import { StoredObject } from "../../model/object.ts";
+import type { RevisionRequirement } from "../../storage/storage.ts";
+import { etcdErrors, toEtcdError } from "../protocol/errors.ts";
+import {
+  decode,
+  type RangeRequest,
+  type RequestOp,
+  type TxnRequest,
+} from "../protocol/requests.ts";
+import type { ServedStore } from "../protocol/served-store.ts";
+import { isEmpty, keysOf } from "./key-interval.ts";
+import { encodeSelected, RangeSelection, type Selected } from "./range-selection.ts";
+import { checkDelete, checkPut, checkRange, checkSize, checkTxn } from "./request-checks.ts";
+import { type Outcome, TxnRun } from "./txn-run.ts";
+
+/** Number of objects that are read in one step. */
+const pageSize = 10_000;
+
+/** Maximum size of what all calls of Range hold, in bytes. */
+const maxHeldBytes = 1024 ** 3;
+
+/** How often a read is begun whose revision was compacted before it was done. */
+const maxAttempts = 3;
+
+/** What a Range holds while it is answered, and the newest revision when it was read. */
+interface Held {
+  bytes: number;
+  revision: number;
+}
+
+/** etcd's KV service: each method takes a request, and resolves to the response, or rejects. */
+export class KvService {
+  readonly #served: ServedStore;
+  readonly #historyKey: string;
+  #heldBytes = 0;
+
+  /** `historyKey`: the key that is read as the id of the history. */
+  constructor(served: ServedStore, historyKey: Buffer) {
+    this.#served = served;
+    this.#historyKey = keyText(historyKey);
+  }
+
+  async range(message: Buffer, signal: AbortSignal): Promise<Buffer> {
+    const request = decode.range(message);
+    checkRange(request);
+    const held = { bytes: 0, revision: 0 };
+    try {
+      const selected = await this.#select(request, held, signal);
+      // Clients watch from this revision on, so it must not be newer than what they get.
+      const parts = [this.#served.header(held.revision)];
+      for (const part of encodeSelected(selected, request.keys_only)) {
+        parts.push(part as Buffer);
+        if (parts.length > 2) await nextTurn(this.#served.clock);
+      }
+      return Buffer.concat(parts);
+    } finally {
+      this.#heldBytes -= held.bytes;
+    }
+  }
+
+  async put(message: Buffer): Promise<Buffer> {
+    checkSize(message);
+    const request = decode.put(message);
+    checkPut(request);
+    return this.#write((run) => run.put(request));
+  }
+
+  async deleteRange(message: Buffer): Promise<Buffer> {
+    checkSize(message);
+    const request = decode.deleteRange(message);
+    checkDelete(request);
+    return this.#write((run) => run.deleteRange(request));
+  }
+
+  async txn(message: Buffer, signal: AbortSignal): Promise<Buffer> {
+    checkSize(message);
+    const request = decode.txn(message);
+    checkTxn(request);
+    const past = new Map<RangeRequest, Selected | Error>();
+    const held = { bytes: 0, revision: 0 };
+    try {
+      for (const range of pastRangesOf(request)) {
+        past.set(range, await this.#selectPast(range, held, signal));
+      }
+      return await this.#write((run) => run.txn(request), past);
+    } finally {
+      this.#heldBytes -= held.bytes;
+    }
+  }
+
+  async compact(message: Buffer): Promise<Buffer> {
+    const revision = Number(decode.compact(message).revision);
+    const served = this.#served;
+    if (revision <= served.compacted) throw etcdErrors.compacted();
+    if (revision > served.revision) throw etcdErrors.futureRevision();
+    await served.compact(revision);
+    return served.header();
+  }
+
+  async #write(
+    execute: (run: TxnRun) => Outcome,
+    past?: ReadonlyMap<RangeRequest, Selected | Error>,
+  ): Promise<Buffer> {
+    const { store } = this.#served;
+    const { result } = await store.update((draft) =>
+      execute(new TxnRun(draft, store.leases, past)),
+    );
+    return Buffer.concat([this.#served.header(result.revision), ...result.fields]);
+  }
+
+  async #selectPast(
+    request: RangeRequest,
+    held: Held,
+    signal: AbortSignal,
+  ): Promise<Selected | Error> {
+    // Only a range that is alone takes it for the newest one.
+    if (Number(request.revision) < 0) return etcdErrors.compacted();
+    try {
+      return await this.#select(request, held, signal);
+    } catch (error) {
+      signal.throwIfAborted();
+      return toEtcdError(error);
+    }
+  }
+
+  /** The id of the history, if that is what is read. */
+  #historyAt(key: string): StoredObject | undefined {
+    if (key !== this.#historyKey) return undefined;
+    return new StoredObject(key, Buffer.from(this.#served.store.historyId), 1, 1, 1, 0n);
+  }
+
+  async #select(request: RangeRequest, held: Held, signal: AbortSignal): Promise<Selected> {
+    const revision = Number(request.revision);
+    if (revision > 0 && revision < this.#served.compacted) throw etcdErrors.compacted();
+    for (let attempt = 1; ; attempt++) {
+      const at = { match: revision > 0 ? "EXACT" : "LINEARIZABLE", revision } as const;
+      try {
+        return await this.#selectAt(request, at, held, signal);
+      } catch (error) {
+        const isRepeatable = revision <= 0 && attempt < maxAttempts;
+        if (!isRepeatable || !hasReason(error, "REVISION_TOO_OLD")) throw error;
+      }
+    }
+  }
+
+  async #selectAt(
+    request: RangeRequest,
+    at: RevisionRequirement,
+    held: Held,
+    signal: AbortSignal,
+  ): Promise<Selected> {
+    held.revision = this.#served.revision;
+    const selection = new RangeSelection(request);
+    const add = (object: StoredObject): void => {
+      if (!selection.add(object)) return;
+      held.bytes += object.valueBytes;
+      this.#heldBytes += object.valueBytes;
+      if (this.#heldBytes > maxHeldBytes) throw etcdErrors.tooMany();
+    };
+    const keys = keysOf(request.key, request.range_end);
+    const { store, clock } = this.#served;
+    if ("key" in keys) {
+      const { object } = await store.get(keys.key, at, undefined, signal);
+      const found = object ?? this.#historyAt(keys.key);
+      if (found !== undefined) add(found);
+      return selection.finish();
+    }
+    if (isEmpty(keys)) {
+      // The revision has to exist.
+      store.resolve(at);
+      return selection.finish();
+    }
+    let next: RevisionRequirement = at;
+    for (let startAfter: string | undefined; ; ) {
+      const page = { interval: keys, startAfter, limit: pageSize, at: next, signal };
+      const result = await store.range(page);
+      for (const object of result.items) add(object);
+      if (result.next === undefined) return selection.finish();
+      startAfter = result.next;
+      next = { match: "EXACT", revision: result.revision };
+      await nextTurn(clock);
+    }
+  }
+}
+
+/** The ranges of a transaction that name a revision: their state does not change any more. */
+function* pastRangesOf({ success, failure }: TxnRequest): Generator<RangeRequest, void, void> {
+  for (const operation of [...success, ...failure] as RequestOp[]) {
+    if (operation.request_txn) yield* pastRangesOf(operation.request_txn);
+    const range = operation.request_range;
+    if (range !== undefined && range.revision !== "0") yield range;
+  }
+}
+
+/** Lets other work be done. */
+function nextTurn(clock: Clock): Promise<void> {
+  return new Promise((resolve) => clock.setImmediate(resolve));
+}

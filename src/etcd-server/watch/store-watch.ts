@@ -1,0 +1,104 @@
+import { hasReason } from "../../base/errors.ts";
+import { etcdFramesOf, previousUnknown } from "../../etcd/wire/watch-events.ts";
+import type { CreateRequest } from "../../etcd/wire/watch-request.ts";
+import { watchIdField } from "../../etcd/wire/watch-response.ts";
+import type { WatchBatch } from "../../model/event.ts";
+import type { MemoryWatch } from "../../storage/memory/memory-watch.ts";
+import { prefixSize } from "../../wire/encode.ts";
+import type { Keys } from "../kv/key-interval.ts";
+import { none } from "../protocol/fields.ts";
+import type { ServedStore } from "../protocol/served-store.ts";
+
+/** One watch of a client's stream. Nothing is queued for it: it is a position in the store's history. */
+export class StoreWatch {
+  readonly id: bigint;
+  readonly request: CreateRequest;
+  /** Events of lower revisions are not sent. */
+  readonly from: number;
+  readonly #idField: Buffer;
+  readonly #served: ServedStore;
+  readonly #stream: MemoryWatch | undefined;
+  /** Whether it is among those that may have something to send. */
+  isQueued = false;
+  /** Whether a progress request waits for it. */
+  isAwaited = false;
+  /** Whether it is to report its progress, unless it has events. */
+  owesProgress = false;
+  /** Whether it has sent anything since the last round of progress notifications. */
+  isActive = true;
+
+  /** `onReadable` is called, not from within, when there is something to read or it has ended. */
+  constructor(
+    id: bigint,
+    request: CreateRequest,
+    keys: Keys,
+    served: ServedStore,
+    onReadable: (watch: StoreWatch) => void,
+  ) {
+    const { store, revision, compacted } = served;
+    this.id = id;
+    this.request = request;
+    this.from = request.startRevision === 0 ? revision + 1 : request.startRevision;
+    this.#idField = watchIdField(id);
+    this.#served = served;
+    if (this.from < compacted) return;
+    // Nothing was written at the first revision.
+    const afterRevision = Math.min(Math.max(1, this.from - 1), revision);
+    const { withPrevious } = request;
+    this.#stream = store.watch({ scope: keys, afterRevision, withPrevious });
+    this.#stream.onReadable(() => onReadable(this));
+  }
+
+  /** A batch has to come soon, with or without events. */
+  requestProgress(): void {
+    this.#stream?.requestProgress();
+  }
+
+  /** Its next batch; undefined: nothing is there to be read now. */
+  read(): WatchBatch | undefined {
+    return this.#stream?.read();
+  }
+
+  /** The messages of a batch, without gRPC's prefix. */
+  *messagesOf(batch: WatchBatch): Generator<Buffer, void, void> {
+    const served = this.#served;
+    const header = (revision: number): Buffer => served.header(revision);
+    const { from, request } = this;
+    let frames = etcdFramesOf(batch, request, none, header, from, served.compacted);
+    // What the store does not have any more is left out, as etcd does after a compaction.
+    if (frames === previousUnknown) {
+      frames = etcdFramesOf(batch, request, none, header, from, batch.revision);
+    }
+    for (const frame of frames) {
+      yield* messagesIn(Buffer.from(frame.buffer, frame.byteOffset, frame.length), this.#idField);
+    }
+  }
+
+  /** The compacted revision that has ended it; undefined: it has not ended, or for another reason. */
+  get compactedAt(): number | undefined {
+    const isTooOld =
+      this.#stream === undefined || hasReason(this.#stream.ended, "REVISION_TOO_OLD");
+    return isTooOld ? Math.max(this.#served.compacted, this.#served.store.oldest + 1) : undefined;
+  }
+
+  /** Why it has ended, if not by a compaction. Undefined: it has not. */
+  get failure(): Error | undefined {
+    const ended = this.#stream?.ended;
+    return ended instanceof Error && this.compactedAt === undefined ? ended : undefined;
+  }
+
+  /** Idempotent. */
+  close(): void {
+    this.#stream?.close();
+  }
+}
+
+/** The messages of a frame, each with a field added. */
+function* messagesIn(frame: Buffer, field: Buffer): Generator<Buffer, void, void> {
+  for (let at = 0; at < frame.length; ) {
+    const end = at + prefixSize + frame.readUInt32BE(at + 1);
+    const message = frame.subarray(at + prefixSize, end);
+    yield field.length === 0 ? message : Buffer.concat([message, field]);
+    at = end;
+  }
+}

@@ -1,0 +1,23 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { KillRun } from "./kills/kill-run.ts";
+import { StoreProcess } from "./kills/store-process.ts";
+import { Seeded, seedOr } from "./seeded.ts";
+
+test("An embedded store that is killed has every acknowledged write, whole, and its watchers resume", async () => {
+  const folder = await mkdtemp(join(tmpdir(), "watch-fanout-kills-"));
+  const random = new Seeded(seedOr(1));
+  const run = new KillRun(random, await StoreProcess.within(folder, random.fork()));
+  try {
+    await run.open();
+    for (let i = 0; i < 4; i++) expect(await run.kill()).toEqual([]);
+    expect(await run.expire()).toEqual([]);
+    expect(run.totals.acknowledged).toBeGreaterThan(20);
+    expect(run.totals.events).toBeGreaterThan(50);
+  } finally {
+    await run.close();
+    await rm(folder, { recursive: true });
+  }
+});

@@ -1,0 +1,10 @@
+/**
+ * Whether the tests do all that they do again and again, as `npm run test:thorough` demands, which CI runs: it runs the tests
+ * that import this module, and all that run with the embedded store. `npm test` does a part of it, so that it takes minutes.
+ */
+export const isThorough: boolean = (process.env["THOROUGH"] ?? "") !== "";
+
+/** How often a test repeats something: `all` times in a thorough run, `some` times in others. */
+export function rounds(all: number, some: number): number {
+  return isThorough ? all : some;
+}
