@@ -316,11 +316,8 @@ export class MemoryStore implements Store {
     this.enter(signal);
     if (revision > this.revision) throw historyChanged(revision, this.revision);
     if (revision <= this.oldest) return;
-    this.#changes.keep([{ type: "compacted", revision }], {
-      kept: () => this.#reads.compact(revision),
-      undo: () => {},
-    });
-    await this.#changes.allKept(signal);
+    const kept = (): void => this.#reads.compact(revision);
+    await this.#changes.compact(revision, kept, () => this.enter(signal), signal);
   }
 
   /** Throws if the signal is aborted, or the store is closed or has failed. */
