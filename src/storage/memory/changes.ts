@@ -174,7 +174,10 @@ export class Changes {
     else this.#commits.add({ entries, bytes: entries.length * entryBytes, kept, undo });
   }
 
-  /** Resolves when all that is applied now is kept. Rejects with STORAGE_FULL if it was taken back, or OUTCOME_UNKNOWN. */
+  /**
+   * Resolves when all that is applied now is kept. Rejects with STORAGE_FULL or UPSTREAM_UNAVAILABLE if it was taken back, or
+   * OUTCOME_UNKNOWN.
+   */
   async allKept(signal: AbortSignal | undefined): Promise<void> {
     const unkept = this.#commits?.unkept;
     if (unkept !== undefined) await abortable(unkept, signal);

@@ -60,8 +60,8 @@ export class GroupCommit {
   }
 
   /**
-   * Resolves when all that is applied now is kept; undefined: it is. Rejects with STORAGE_FULL if it was taken back, or
-   * OUTCOME_UNKNOWN.
+   * Resolves when all that is applied now is kept; undefined: it is. Rejects with STORAGE_FULL or UPSTREAM_UNAVAILABLE if it was
+   * taken back, or OUTCOME_UNKNOWN.
    */
   get unkept(): Promise<void> | undefined {
     return (this.#next ?? this.#committing)?.done.promise;
@@ -140,8 +140,9 @@ export class GroupCommit {
     this.#committing = undefined;
     this.#next = undefined;
     const isFull = hasReason(error, "STORAGE_FULL");
-    if (isFull) {
-      this.#isTight = true;
+    const isTakenBack = isFull || hasReason(error, "UPSTREAM_UNAVAILABLE");
+    if (isFull) this.#isTight = true;
+    if (isTakenBack) {
       for (const change of groups.flatMap(({ changes }) => changes).reverse()) change.undo();
     } else {
       this.#fault = upstreamUnavailable(
@@ -149,9 +150,9 @@ export class GroupCommit {
         error,
       );
     }
-    for (const { done } of groups) done.reject(isFull ? error : outcomeUnknown(error));
+    for (const { done } of groups) done.reject(isTakenBack ? error : outcomeUnknown(error));
     this.#ended();
-    if (!isFull) this.#options.onFault(error);
+    if (!isTakenBack) this.#options.onFault(error);
   }
 
   #ended(): void {

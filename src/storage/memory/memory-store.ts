@@ -219,8 +219,8 @@ export class MemoryStore implements Store {
 
   /**
    * Executes a change as one revision, or as none if it writes nothing or throws. It is applied before this returns, unless
-   * too much waits for the disk. Rejects with what it throws, VALUE_TOO_LARGE, LEASE_NOT_FOUND, STORAGE_FULL, or
-   * OUTCOME_UNKNOWN.
+   * too much waits for the disk. Rejects with what it throws, VALUE_TOO_LARGE, LEASE_NOT_FOUND, STORAGE_FULL,
+   * UPSTREAM_UNAVAILABLE, or OUTCOME_UNKNOWN.
    */
   update<T>(
     change: (draft: Draft) => T,
