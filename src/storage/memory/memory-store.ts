@@ -95,6 +95,7 @@ export class MemoryStore implements Store {
   readonly #maxDeletedObjects: number;
   #journal: Journal | undefined;
   #isClosed = false;
+  #closing = Promise.resolve();
 
   /** Throws INVALID_REQUEST for a bound that is not a positive integer. */
   constructor(options: MemoryStoreOptions) {
@@ -329,11 +330,17 @@ export class MemoryStore implements Store {
 
   /**
    * Every stream ends, and every later call rejects, with UPSTREAM_UNAVAILABLE. Resolves when the journal has kept what was
-   * applied, and is closed.
+   * applied, and is closed. Idempotent.
    */
-  async close(): Promise<void> {
-    if (this.#isClosed) return;
-    this.#isClosed = true;
+  close(): Promise<void> {
+    if (!this.#isClosed) {
+      this.#isClosed = true;
+      this.#closing = this.#close();
+    }
+    return this.#closing;
+  }
+
+  async #close(): Promise<void> {
     this.#endAll(closed());
     await this.#changes.close();
     // Those whose end was taken back meanwhile.

@@ -40,7 +40,7 @@ export class FilePlace {
 
 const absent = "absent";
 
-/** What identifies the file at a path; `absent`: there is none; undefined: the system does not say. */
+/** What identifies the file at a path; `absent`: no file is there; undefined: the system does not say. */
 function identityOf(path: string): string | undefined {
   try {
     const stats = statSync(path, { bigint: true, throwIfNoEntry: false });
