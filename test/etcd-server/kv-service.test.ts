@@ -1,9 +1,12 @@
-import { expect, test } from "vitest";
-import { bytesField } from "../../src/etcd/wire/messages.ts";
+import { join } from "node:path";
+import { expect, onTestFinished, test } from "vitest";
+import { systemClock } from "../../src/base/clock.ts";
+import { bytesField, numberField } from "../../src/etcd/wire/messages.ts";
 import { KvService } from "../../src/etcd-server/kv/kv-service.ts";
 import { ServedStore } from "../../src/etcd-server/protocol/served-store.ts";
 import { MemoryStore } from "../../src/storage/memory/memory-store.ts";
 import { FakeClock } from "../fake-clock.ts";
+import { openJournal, testFolder } from "../storage/journal/opened.ts";
 import { parts } from "./compared-stores.ts";
 
 test("A long Range has the revision of what it has read, and not of a write meanwhile", async () => {
@@ -23,4 +26,50 @@ test("A long Range has the revision of what it has read, and not of a write mean
   await clock.settle();
   expect(parts(await reading).revision).toBe(2);
   expect(store.revision).toBe(3);
+});
+
+test("A compaction is the same after a restart: what can be read, watched and compacted", async () => {
+  const file = join(testFolder(), "data");
+  const openStore = async () => {
+    const journal = await openJournal({ file });
+    const onFault = (error: Error): void => {
+      throw error;
+    };
+    const store = await MemoryStore.open({ clock: systemClock, journal, onFault });
+    onTestFinished(() => store.close());
+    const served = new ServedStore(store);
+    const service = new KvService(served, Buffer.from("history"));
+    const rangeAt = (revision: number): Promise<Buffer> => {
+      const request = Buffer.concat([
+        bytesField(0x0a, Buffer.from("a")),
+        numberField(0x20, revision),
+      ]);
+      return service.range(request, new AbortController().signal);
+    };
+    return { store, served, service, rangeAt };
+  };
+  const compacted = "etcdserver: mvcc: required revision has been compacted";
+  const check = async ({
+    store,
+    served,
+    service,
+    rangeAt,
+  }: Awaited<ReturnType<typeof openStore>>) => {
+    expect(served.compacted).toBe(4);
+    await expect(rangeAt(3)).rejects.toThrow(compacted);
+    expect(parts(await rangeAt(4)).revision).toBe(6);
+    await expect(service.compact(numberField(0x08, 4))).rejects.toThrow(compacted);
+    // Its change can be watched.
+    expect(store.oldest).toBe(3);
+  };
+  const before = await openStore();
+  const value = Buffer.from("1");
+  for (let i = 0; i < 5; i++) await before.store.update((draft) => draft.put("a", value, 0n));
+  await before.service.compact(numberField(0x08, 4));
+  await check(before);
+  await before.store.close();
+  const after = await openStore();
+  await check(after);
+  await after.service.compact(numberField(0x08, 6));
+  expect(after.served.compacted).toBe(6);
 });

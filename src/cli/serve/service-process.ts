@@ -196,7 +196,8 @@ export class ServiceProcess {
     const level = this.#server?.stats().pressure.level ?? "normal";
     const hasEtcdApi = this.#config.etcdApi !== undefined;
     const checks = readiness(this.caches, this.#pending, level, hasEtcdApi);
-    return [...checks, ...certificateChecks(this.context.files.certificates(), Date.now())];
+    const certificates = certificateChecks(this.context.files.certificates(), Date.now());
+    return [...checks, ...(this.#store?.readiness() ?? []), ...certificates];
   }
 
   /** Logs certificates that have expired or expire soon, now and later. Of a service with workers the main process does it. */

@@ -115,6 +115,12 @@ export class DataFile {
     this.measureWal();
   }
 
+  /** As `checkpoint`, and leaves an empty log. */
+  emptyLog(): void {
+    this.db.exec("PRAGMA wal_checkpoint(TRUNCATE)");
+    this.measureWal();
+  }
+
   measureWal(): void {
     this.#walBytes = statSync(`${this.file}-wal`, { throwIfNoEntry: false })?.size ?? 0;
   }
