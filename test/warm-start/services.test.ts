@@ -95,7 +95,7 @@ async function untilReached(tier: Tier, revision: number): Promise<void> {
   );
 }
 
-/** Waits until a tier knows that its source is lost. Returns since when, at the latest, in milliseconds of the process. */
+/** Waits until a tier knows that its source is lost. Returns a time no earlier than when that was lost, in milliseconds of the process. */
 async function untilStale(tier: Tier): Promise<number> {
   const client = tier.client();
   for (;;) {
