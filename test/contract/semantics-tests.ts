@@ -272,7 +272,7 @@ export const semanticsTests: Readonly<Record<string, string>> = {
   "subscribe-9": "that gets no credit for the stall timeout is ended alone, with its resume point",
   "subscribe-10": "without credit is ended when it holds most of what waits on its stream",
   "subscribe-11":
-    "A Subscribe stream delivers what as many watches do, with credit, moves and common progress",
+    "A Subscribe stream delivers what as many watches do, with credit, moves and common progress, on %s",
   "subscribe-12": "needs the right of its own, and ends alone when that is lost",
   "subscribe-13": "counts as a stream of its caller, and one above the limit is refused alone",
   "subscribe-14": "is one of 10,000 at most",
