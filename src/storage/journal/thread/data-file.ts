@@ -118,8 +118,8 @@ export class DataFile {
    */
   checkpoint(): void {
     this.measureWal();
-    if (this.#walBytes > maxIdleWalBytes) return this.emptyLog();
-    this.db.exec("PRAGMA wal_checkpoint(PASSIVE)");
+    if (this.#walBytes > maxIdleWalBytes) this.emptyLog();
+    else this.db.exec("PRAGMA wal_checkpoint(PASSIVE)");
   }
 
   /** As `checkpoint`, and leaves an empty log. */
