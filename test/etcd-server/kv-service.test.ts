@@ -1,7 +1,8 @@
 import { join } from "node:path";
+import { setImmediate as nextTurn } from "node:timers/promises";
 import { expect, onTestFinished, test } from "vitest";
 import { systemClock } from "../../src/base/clock.ts";
-import { bytesField, numberField } from "../../src/etcd/wire/messages.ts";
+import { bytesField, fieldsOf, numberField } from "../../src/etcd/wire/messages.ts";
 import { KvService } from "../../src/etcd-server/kv/kv-service.ts";
 import { ServedStore } from "../../src/etcd-server/protocol/served-store.ts";
 import { MemoryStore } from "../../src/storage/memory/memory-store.ts";
@@ -73,3 +74,69 @@ test("A compaction is the same after a restart: what can be read, watched and co
   await after.service.compact(numberField(0x08, 6));
   expect(after.served.compacted).toBe(6);
 });
+
+/** A clock on which each look takes 0.1 ms, so that time slices end. */
+class BusyClock extends FakeClock {
+  #looks = 0;
+
+  override now(): number {
+    return super.now() + 0.1 * this.#looks++;
+  }
+}
+
+/** A field of a transaction with a Range of all keys from "a" to "b". */
+const rangeField = bytesField(
+  0x12,
+  bytesField(
+    0x0a,
+    Buffer.concat([bytesField(0x0a, Buffer.from("a")), bytesField(0x12, Buffer.from("b"))]),
+  ),
+);
+
+const putField = bytesField(
+  0x12,
+  bytesField(
+    0x12,
+    Buffer.concat([bytesField(0x0a, Buffer.from("c")), bytesField(0x12, Buffer.from("1"))]),
+  ),
+);
+
+test.each([
+  ["reads", [], 2, 20],
+  ["also writes", [putField], 3, 10],
+])(
+  "A long transaction that %s yields between slices, and has one state",
+  async (_, others, revision, turns) => {
+    const clock = new BusyClock();
+    const store = new MemoryStore({ clock });
+    const value = Buffer.from("1");
+    await store.update((draft) => {
+      for (let i = 0; i < 9_000; i++) draft.put(`a${i}`, value, 0n);
+    });
+    const service = new KvService(new ServedStore(store), Buffer.from("history"));
+    const request = Buffer.concat([...Array.from({ length: 10 }, () => rangeField), ...others]);
+    let isDone = false;
+    const running = service.txn(request, new AbortController().signal).finally(() => {
+      isDone = true;
+    });
+    let writes = 0;
+    for (; !isDone; writes++) {
+      await store.update((draft) => draft.delete(`a${writes}`));
+      clock.runTurn();
+      await nextTurn();
+    }
+    // Each of them was executed while the transaction was not done.
+    expect(writes).toBeGreaterThan(turns);
+    const { revision: found, rest } = parts(await running);
+    expect(found).toBe(revision);
+    const responses = [...fieldsOf(rest)].filter(({ tag }) => tag === 0x1a);
+    const ranges = responses.slice(0, 10).map(({ content }) => content.toString("latin1"));
+    expect(new Set(ranges).size).toBe(1);
+    expect(responses).toHaveLength(10 + others.length);
+    // All of the objects, whose deletions came later.
+    const [range] = [...fieldsOf(responses[0]?.content ?? Buffer.alloc(0))];
+    expect(
+      [...fieldsOf(range?.content ?? Buffer.alloc(0))].filter(({ tag }) => tag === 0x12),
+    ).toHaveLength(9_000);
+  },
+);

@@ -1,8 +1,9 @@
-import type { Clock } from "../../base/clock.ts";
 import { hasReason } from "../../base/errors.ts";
+import { oneStep } from "../../base/event-loop-turns.ts";
+import { Turns } from "../../base/turns.ts";
 import { keyText } from "../../model/key-bytes.ts";
 import { StoredObject } from "../../model/object.ts";
-import type { RevisionRequirement } from "../../storage/storage.ts";
+import type { ListResult, RevisionRequirement } from "../../storage/storage.ts";
 import { etcdErrors, toEtcdError } from "../protocol/errors.ts";
 import {
   decode,
@@ -12,12 +13,13 @@ import {
 } from "../protocol/requests.ts";
 import type { ServedStore } from "../protocol/served-store.ts";
 import { isEmpty, keysOf } from "./key-interval.ts";
-import { encodeSelected, RangeSelection, type Selected } from "./range-selection.ts";
+import { RangeSelection, type Selected } from "./range-selection.ts";
 import { checkDelete, checkPut, checkRange, checkSize, checkTxn } from "./request-checks.ts";
-import { type Outcome, TxnRun } from "./txn-run.ts";
+import { encodeResponse, isPlain, type Part } from "./response-parts.ts";
+import { maxObjects, type Outcome, operationsOf, TxnRun } from "./txn-run.ts";
 
 /** Number of objects that are read in one step. */
-const pageSize = 10_000;
+const pageSize = 1_000;
 
 /** Maximum size of what all calls of Range hold, in bytes. */
 const maxHeldBytes = 1024 ** 3;
@@ -35,12 +37,14 @@ interface Held {
 export class KvService {
   readonly #served: ServedStore;
   readonly #historyKey: string;
+  readonly #turns: Turns;
   #heldBytes = 0;
 
   /** `historyKey`: the key that is read as the id of the history. */
   constructor(served: ServedStore, historyKey: Buffer) {
     this.#served = served;
     this.#historyKey = keyText(historyKey);
+    this.#turns = new Turns(served.clock);
   }
 
   async range(message: Buffer, signal: AbortSignal): Promise<Buffer> {
@@ -50,12 +54,8 @@ export class KvService {
     try {
       const selected = await this.#select(request, held, signal);
       // Clients watch from this revision on, so it must not be newer than what they get.
-      const parts = [this.#served.header(held.revision)];
-      for (const part of encodeSelected(selected, request.keys_only)) {
-        parts.push(part as Buffer);
-        if (parts.length > 2) await nextTurn(this.#served.clock);
-      }
-      return Buffer.concat(parts);
+      const header = this.#served.header(held.revision);
+      return await this.#respond([header, { selected, keysOnly: request.keys_only }], signal);
     } finally {
       this.#heldBytes -= held.bytes;
     }
@@ -85,7 +85,12 @@ export class KvService {
       for (const range of pastRangesOf(request)) {
         past.set(range, await this.#selectPast(range, held, signal));
       }
-      return await this.#write((run) => run.txn(request), past);
+      if (!hasChange(request)) return await this.#read(request, past, held, signal);
+      const write = (): Promise<Buffer> => this.#write((run) => run.txn(request), past, signal);
+      // One that reads many objects is executed in one step, but not in the same turn as others.
+      return hasInterval(request)
+        ? await this.#turns.run({}, oneStep(write), signal)
+        : await write();
     } finally {
       this.#heldBytes -= held.bytes;
     }
@@ -103,12 +108,56 @@ export class KvService {
   async #write(
     execute: (run: TxnRun) => Outcome,
     past?: ReadonlyMap<RangeRequest, Selected | Error>,
+    signal?: AbortSignal,
   ): Promise<Buffer> {
     const { store } = this.#served;
     const { result } = await store.update((draft) =>
       execute(new TxnRun(draft, store.leases, past)),
     );
-    return Buffer.concat([this.#served.header(result.revision), ...result.fields]);
+    return this.#respond([this.#served.header(result.revision), ...result.fields], signal);
+  }
+
+  /**
+   * Executes a transaction without changes: compares in one step, and reads at the revision of that in as many as it takes, as
+   * a Range does.
+   */
+  async #read(
+    request: TxnRequest,
+    past: Map<RangeRequest, Selected | Error>,
+    held: Held,
+    signal: AbortSignal,
+  ): Promise<Buffer> {
+    const { store } = this.#served;
+    for (let attempt = 1; ; attempt++) {
+      const { result } = await store.update(
+        (draft) => {
+          const run = new TxnRun(draft, store.leases, past);
+          return { run, chosen: run.choose(request), revision: draft.before };
+        },
+        { signal },
+      );
+      const { run, chosen, revision } = result;
+      try {
+        let seen = 0;
+        for (const { request_range: range } of operationsOf(chosen)) {
+          if (range === undefined || range.revision !== "0") continue;
+          const selected = await this.#selectAt(range, { match: "EXACT", revision }, held, signal);
+          seen += selected.count;
+          if (seen > maxObjects) throw etcdErrors.tooManyOps();
+          past.set(range, selected);
+        }
+        const { fields } = run.execute(chosen);
+        return await this.#respond([this.#served.header(revision), ...fields], signal);
+      } catch (error) {
+        if (attempt === maxAttempts || !hasReason(error, "REVISION_TOO_OLD")) throw error;
+      }
+    }
+  }
+
+  /** Encodes a response: in time slices if it may be large. */
+  async #respond(parts: readonly Part[], signal?: AbortSignal): Promise<Buffer> {
+    if (isPlain(parts)) return Buffer.concat(parts);
+    return this.#turns.run({}, encodeResponse(parts), signal);
   }
 
   async #selectPast(
@@ -161,7 +210,7 @@ export class KvService {
       if (this.#heldBytes > maxHeldBytes) throw etcdErrors.tooMany();
     };
     const keys = keysOf(request.key, request.range_end);
-    const { store, clock } = this.#served;
+    const { store } = this.#served;
     if ("key" in keys) {
       const { object } = await store.get(keys.key, at, undefined, signal);
       const found = object ?? this.#historyAt(keys.key);
@@ -175,13 +224,17 @@ export class KvService {
     }
     let next: RevisionRequirement = at;
     for (let startAfter: string | undefined; ; ) {
-      const page = { interval: keys, startAfter, limit: pageSize, at: next, signal };
-      const result = await store.range(page);
+      const bounds = { limit: pageSize, maxCounted: 0 };
+      const page = { interval: keys, startAfter, ...bounds, at: next, signal };
+      const read = (): Promise<ListResult> => store.range(page);
+      // The first one at once: no later write is in it.
+      const result = await (startAfter === undefined
+        ? read()
+        : this.#turns.run({}, oneStep(read), signal));
       for (const object of result.items) add(object);
       if (result.next === undefined) return selection.finish();
       startAfter = result.next;
       next = { match: "EXACT", revision: result.revision };
-      await nextTurn(clock);
     }
   }
 }
@@ -195,7 +248,19 @@ function* pastRangesOf({ success, failure }: TxnRequest): Generator<RangeRequest
   }
 }
 
-/** Lets other work be done. */
-function nextTurn(clock: Clock): Promise<void> {
-  return new Promise((resolve) => clock.setImmediate(resolve));
+/** Whether a transaction may put or delete something. */
+function hasChange({ success, failure }: TxnRequest): boolean {
+  return [...success, ...failure].some(
+    ({ request_txn: txn, request_range: range }) =>
+      range === undefined && (txn === undefined || hasChange(txn)),
+  );
+}
+
+/** Whether a transaction may read or delete more keys than it names. */
+function hasInterval({ success, failure }: TxnRequest): boolean {
+  return [...success, ...failure].some((operation) => {
+    const { request_txn: txn, request_range: range, request_delete_range: remove } = operation;
+    if (txn !== undefined) return hasInterval(txn);
+    return ((range ?? remove)?.range_end.length ?? 0) > 0;
+  });
 }

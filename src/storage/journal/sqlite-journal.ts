@@ -29,7 +29,7 @@ export interface SqliteJournalOptions {
   readonly clock: Clock;
   /**
    * `full` (default): a commit that has resolved survives a loss of power. `off`: it survives the end of the process, also a
-   * kill; a loss of power can lose the commits since the last checkpoint, at most some MiB, and leaves a state that was once
+   * kill; a loss of power can lose the commits since the last checkpoint, 8 MiB and one commit, and leaves a state that was once
    * current.
    */
   readonly sync?: DataSync;
@@ -37,7 +37,7 @@ export interface SqliteJournalOptions {
   readonly maxHistoryMs?: number;
   /** Size of the history, without the current state, in bytes. Default: without this limit. */
   readonly maxHistoryBytes?: number;
-  /** Size of the file in bytes, at least 1 MiB. The write-ahead log takes some MiB more. Default: without this limit. */
+  /** Size of the file in bytes, at least 1 MiB. The write-ahead log is beside it: the pages of one commit and 8 MiB more. Default: without this limit. */
   readonly maxBytes?: number;
   /**
    * Called when the file, or its write-ahead log, is found to be moved, deleted or replaced while it is in use, with sentences
