@@ -133,7 +133,7 @@ export class EtcdServer {
         );
       },
       requestsEnded: () => {
-        if (gone === undefined) call.finish(status.INTERNAL, "grpc: the call has no request");
+        if (gone === undefined) call.finish(status.UNKNOWN, "EOF");
       },
       closed: () => gone?.abort(),
     };

@@ -105,7 +105,10 @@ describe("The embedded store's etcd API", () => {
       ...{ code: "3", message: "etcdserver: request is too large" },
     });
     const tooLarge = encode({ 1: "a", 2: Buffer.alloc(3 * 1024 ** 2) });
-    expect((await call(client, "KV/Put", tooLarge)).status.code).toBe("8");
+    expect((await call(client, "KV/Put", tooLarge)).status).toEqual({
+      code: "8",
+      message: "grpc: received message larger than max (3145736 vs. 2097152)",
+    });
     const operations = Array.from({ length: 129 }, () => encode({ 1: encode({ 1: "a" }) }));
     expect((await call(client, "KV/Txn", encode({ 2: operations }))).status).toEqual({
       ...{ code: "3", message: "etcdserver: too many operations in txn request" },

@@ -1,5 +1,6 @@
 import { constants, type IncomingHttpHeaders } from "node:http2";
 import { Readable } from "node:stream";
+import { gunzip } from "node:zlib";
 import { status } from "@grpc/grpc-js";
 import type { UpstreamStream } from "../../etcd/client/upstream-connection.ts";
 import type { FrameParts } from "../../wire/encode.ts";
@@ -40,6 +41,7 @@ export class InProcessCall extends Readable implements UpstreamStream {
   #handler: CallHandler | undefined;
   #isDeliverySoon = false;
   #arePaused = false;
+  #isInflating = false;
   #haveEnded = false;
   #needsDrain = false;
   #hasBegun = false;
@@ -160,12 +162,14 @@ export class InProcessCall extends Readable implements UpstreamStream {
 
   #deliver(): void {
     const requests = this.#requests;
-    while (!this.#arePaused && this.#handler !== undefined) {
-      const message = this.#hasReadable ? requests.next() : undefined;
+    while (!this.#arePaused && !this.#isInflating && this.#handler !== undefined) {
+      const { isCompressed } = requests;
+      const message = this.#isTooLarge ? undefined : requests.next();
       if (message === undefined) break;
-      this.#handler?.take(message);
+      if (isCompressed) this.#inflate(message);
+      else this.#handler.take(message);
     }
-    if (this.#arePaused || this.#handler === undefined) return;
+    if (this.#arePaused || this.#isInflating || this.#handler === undefined) return;
     if (requests.bytes.length === 0) for (const handled of this.#onHandled.splice(0)) handled();
     if (this.#haveEnded) this.#handler?.requestsEnded?.();
     if (!this.#needsDrain) return;
@@ -173,17 +177,34 @@ export class InProcessCall extends Readable implements UpstreamStream {
     this.emit("drain");
   }
 
-  /** Whether the next request can be read. Ends the call if it can't, with the texts of gRPC for Go, and so of etcd. */
-  get #hasReadable(): boolean {
-    const { size, isCompressed } = this.#requests;
-    if (isCompressed) {
+  /** Whether the next request is too large, which ends the call. The texts here are those of gRPC for Go, and so of etcd. */
+  get #isTooLarge(): boolean {
+    const { size } = this.#requests;
+    if (size <= maxRequestBytes) return false;
+    const details = `grpc: received message larger than max (${size} vs. ${maxRequestBytes})`;
+    this.finish(status.RESOURCE_EXHAUSTED, details);
+    return true;
+  }
+
+  #inflate(message: Buffer): void {
+    if (this.#encoding !== "gzip") {
       const encoding = JSON.stringify(this.#encoding);
       const details = `grpc: Decompressor is not installed for grpc-encoding ${encoding}`;
       this.finish(status.UNIMPLEMENTED, details);
-    } else if (size > maxRequestBytes) {
-      const details = `grpc: received message larger than max (${size} vs. ${maxRequestBytes})`;
-      this.finish(status.RESOURCE_EXHAUSTED, details);
+      return;
     }
-    return !this.#isOver;
+    this.#isInflating = true;
+    gunzip(message, { maxOutputLength: maxRequestBytes }, (error, inflated) => {
+      this.#isInflating = false;
+      if (error === null) this.#handler?.take(inflated);
+      else if (Reflect.get(error, "code") === "ERR_BUFFER_TOO_LARGE") {
+        const details = `grpc: received message after decompression larger than max ${maxRequestBytes}`;
+        this.finish(status.RESOURCE_EXHAUSTED, details);
+      } else {
+        const details = `grpc: failed to decompress the received message: ${error.message}`;
+        this.finish(status.INTERNAL, details);
+      }
+      this.#deliver();
+    });
   }
 }
