@@ -67,8 +67,9 @@ export class EtcdServer {
     };
   }
 
-  /** A connection for calls of `member`, which stands for this server. */
+  /** A connection for calls of `member`, which stands for this server. Throws an Error once it is closed. */
   connect(member: ConnectedMember): UpstreamConnection {
+    if (this.#isClosed) throw new Error("the store is closed");
     const server = this;
     return {
       ...{ member, isSilent: false, isUnresponsive: false },
@@ -99,9 +100,7 @@ export class EtcdServer {
     this.#calls.add(call);
     call.on("close", () => this.#calls.delete(call));
     // The caller listens to it then.
-    process.nextTick(() => {
-      if (!call.destroyed) this.#serve(call, path);
-    });
+    process.nextTick(() => this.#serve(call, path));
     return call;
   }
 

@@ -15,6 +15,7 @@ import { RawGrpc } from "../etcd-api/raw-grpc.ts";
 /** An embedded store with etcd's API, and a client of it. */
 export interface Served {
   readonly store: MemoryStore;
+  readonly server: Pick<EtcdServer, "connect">;
   /** For calls of this process. */
   readonly connection: UpstreamConnection;
   readonly client: RawGrpc;
@@ -43,7 +44,7 @@ export async function serveStore(
     return client;
   };
   return {
-    ...{ store, connection },
+    ...{ store, connection, server: { connect: (member) => server.connect(member) } },
     client: newClient(),
     connect: newClient,
     close: async () => {

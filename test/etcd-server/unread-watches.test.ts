@@ -81,7 +81,7 @@ test("200 watches of the past that nobody reads delay no put and no other watch,
   let turns = 0;
   for (; !put.hasEnded || watch.bytes === created; turns++) await turn();
   expect(turns).toBeLessThanOrEqual(5);
-  expect(held()).toBeLessThan(unread.length * 64 * 1024);
+  expect(held()).toBeLessThan(40 * mib);
 
   for (let idle = 0; idle < 100; idle++) if ((await turn()) > 0) idle = 0;
   expect(held()).toBeGreaterThanOrEqual(unread.length * 64 * 1024);

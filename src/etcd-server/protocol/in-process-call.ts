@@ -82,8 +82,9 @@ export class InProcessCall extends Readable implements UpstreamStream {
     this.destroy();
   }
 
-  /** Begins to deliver requests. */
+  /** Begins to deliver requests, unless it has ended. */
   serve(handler: CallHandler): void {
+    if (this.#isOver || this.destroyed) return;
     this.#handler = handler;
     this.#deliver();
   }
