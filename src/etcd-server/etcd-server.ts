@@ -23,8 +23,11 @@ export interface EtcdServerOptions {
   readonly logger: Logger;
 }
 
+/** The method with many requests of one call. */
+const keepAlivePath = "/etcdserverpb.Lease/LeaseKeepAlive";
+
 /** Answers a request, or rejects; the signal is aborted when the client does not wait any more. */
-type Unary = (message: Buffer, signal: AbortSignal) => Promise<Buffer>;
+type Method = (message: Buffer, signal: AbortSignal) => Promise<Buffer>;
 
 /**
  * etcd's API over the embedded store, for calls of this process. They may do everything: what clients reach is the etcd API in
@@ -34,9 +37,8 @@ export class EtcdServer {
   readonly #options: EtcdServerOptions;
   readonly #calls = new Set<InProcessCall>();
   readonly #maintenance: MaintenanceService;
-  /** The methods with one response, by their paths. */
-  readonly #unary: Readonly<Record<string, Unary>>;
-  readonly #lease: LeaseService;
+  /** The methods with one response to each request, by their paths. */
+  readonly #methods: Readonly<Record<string, Method>>;
   #isClosed = false;
 
   constructor(options: EtcdServerOptions) {
@@ -45,8 +47,7 @@ export class EtcdServer {
     const maintenance = new MaintenanceService(served, clientUrl);
     const [kv, lease] = [new KvService(served, historyKey), new LeaseService(served)];
     this.#maintenance = maintenance;
-    this.#lease = lease;
-    this.#unary = {
+    this.#methods = {
       "/etcdserverpb.KV/Range": (message, signal) => kv.range(message, signal),
       "/etcdserverpb.KV/Put": (message) => kv.put(message),
       "/etcdserverpb.KV/DeleteRange": (message) => kv.deleteRange(message),
@@ -54,6 +55,7 @@ export class EtcdServer {
       "/etcdserverpb.KV/Compact": (message) => kv.compact(message),
       "/etcdserverpb.Lease/LeaseGrant": (message) => lease.grant(message),
       "/etcdserverpb.Lease/LeaseRevoke": (message) => lease.revoke(message),
+      [keepAlivePath]: (message) => lease.keepAlive(message),
       "/etcdserverpb.Lease/LeaseTimeToLive": (message) => lease.timeToLive(message),
       "/etcdserverpb.Lease/LeaseLeases": () => lease.leases(),
       "/etcdserverpb.Cluster/MemberList": () => maintenance.memberList(),
@@ -105,53 +107,38 @@ export class EtcdServer {
   }
 
   #serve(call: InProcessCall, path: string): void {
-    const unary = this.#unary[path];
-    if (unary !== undefined) call.serve(this.#answering(call, path, unary));
+    const method = this.#methods[path];
+    if (method !== undefined) call.serve(this.#answering(call, path, method));
     else if (path === "/etcdserverpb.Watch/Watch") {
       const { served, progressIntervalMs } = this.#options;
       new StoreWatchCall(call, served, progressIntervalMs).start();
-    } else if (path === "/etcdserverpb.Lease/LeaseKeepAlive")
-      call.serve(this.#keepingAlive(call, path));
-    else this.#fail(call, unimplementedMethod(path.slice(1)));
+    } else this.#fail(call, unimplementedMethod(path.slice(1)));
   }
 
-  /** Answers the request. What follows it is ignored. */
-  #answering(call: InProcessCall, path: string, method: Unary): CallHandler {
+  /** Answers each request, one after another. Of a call with one response what follows the first is ignored. */
+  #answering(call: InProcessCall, path: string, answer: Method): CallHandler {
+    const isStream = path === keepAlivePath;
     let gone: AbortController | undefined;
     return {
       take: (message) => {
-        if (gone !== undefined) return;
+        call.pauseRequests();
         gone = new AbortController();
-        method(message, gone.signal).then(
+        answer(message, gone.signal).then(
           (response) => {
             gone = undefined;
-            call.respond(frameOf(response));
-            call.finish(status.OK);
-          },
-          (error: unknown) => this.#failed(call, path, error),
-        );
-      },
-      requestsEnded: () => {
-        if (gone === undefined) call.finish(status.UNKNOWN, "EOF");
-      },
-      closed: () => gone?.abort(),
-    };
-  }
-
-  /** Answers each request of the stream, one after another. */
-  #keepingAlive(call: InProcessCall, path: string): CallHandler {
-    return {
-      take: (message) => {
-        call.pauseRequests();
-        this.#lease.keepAlive(message).then(
-          (response) => {
-            if (call.respond(frameOf(response))) call.resumeRequests();
+            const hasRoom = call.respond(frameOf(response));
+            if (!isStream) call.finish(status.OK);
+            else if (hasRoom) call.resumeRequests();
           },
           (error: unknown) => this.#failed(call, path, error),
         );
       },
       onRoom: () => call.resumeRequests(),
-      requestsEnded: () => call.finish(status.OK),
+      requestsEnded: () => {
+        if (isStream) call.finish(status.OK);
+        else call.finish(status.UNKNOWN, "EOF");
+      },
+      closed: () => gone?.abort(),
     };
   }
 

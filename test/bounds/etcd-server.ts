@@ -10,15 +10,15 @@ export const etcdServerBounds: readonly Bound[] = [
     shownBy: ["gets no further calls once it is closed: they fail as without a connection"],
   },
   {
-    what: "what has come of such a call and is not read, and requests that are not handled",
+    what: "responses of such a call that are not read, and requests that are not handled",
     owners: ["InProcessCall"],
     bound:
-      "64 KiB and what comes with it, counted with responses that are not accepted; one request of 2 MiB, 64 KiB of others while its handler waits, counted with incomplete requests",
+      "64 KiB and what comes with it, counted with responses that are not accepted; one request of 2 MiB, counted with incomplete requests; while its handler waits, its caller is to send nothing",
     per: "call",
     atBound:
       "its handler waits; a larger request is refused with `grpc: received message larger than max`",
     shownBy: [
-      "200 watches of the past that nobody reads delay no put and no other watch, and hold little",
+      "200 unread watches of the past delay no put and no other watch, and hold little",
       "What has come for a caller that does not read it is counted with the call",
       "to requests that are too large, compressed, or missing",
     ],
@@ -32,7 +32,7 @@ export const etcdServerBounds: readonly Bound[] = [
     atBound: "refused with `etcdserver: too many requests`; a watch ends as after a compaction",
     shownBy: [
       "reads for a slow client from the history, and ends its watch when that is compacted",
-      "A stream that nobody reads has one chunk of the journal read, however many watches of the past it has",
+      "An unread stream has one chunk of the journal read, however many watches of the past it has",
     ],
   },
   {

@@ -32,7 +32,7 @@ function framed(message: Buffer): Buffer {
   return Buffer.concat(frameOf(message));
 }
 
-/** Reads a call. Returns what has come of it. */
+/** Reads a call. Returns what has arrived. */
 function read(call: UpstreamStream): { bytes: number; hasEnded: boolean } {
   const received = { bytes: 0, hasEnded: false };
   call.on("data", ({ length }) => {
@@ -55,7 +55,7 @@ async function writeHistory({ store }: Served, bytes: number): Promise<void> {
   }
 }
 
-test("200 watches of the past that nobody reads delay no put and no other watch, and hold little", async () => {
+test("200 unread watches of the past delay no put and no other watch, and hold little", async () => {
   const served = await serveStore({ maxLogBytes: 256 * mib });
   onTestFinished(() => served.close());
   await writeHistory(served, 64 * mib);
@@ -93,7 +93,7 @@ test("200 watches of the past that nobody reads delay no put and no other watch,
   expect(held()).toBe(full);
 });
 
-test("A stream that nobody reads has one chunk of the journal read, however many watches of the past it has", async () => {
+test("An unread stream has one chunk of the journal read, however many watches of the past it has", async () => {
   const journal = await SqliteJournal.open(join(testFolder(), "data"), { clock: systemClock });
   let reads = 0;
   const changesAfter = journal.changesAfter.bind(journal);

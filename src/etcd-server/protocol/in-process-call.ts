@@ -9,9 +9,6 @@ import { MessageReader } from "../../wire/message-reader.ts";
 /** Maximum size of a request, in bytes: as etcd, 512 KiB above that of a write. */
 const maxRequestBytes = 2 * 1024 ** 2;
 
-/** Size of requests that are not handled above which the caller is to send no more, in bytes. */
-const maxUnhandledBytes = 64 * 1024;
-
 /** Size of responses that the caller has not read above which there is no room for more, in bytes. */
 const maxUnreadBytes = 64 * 1024;
 
@@ -36,14 +33,13 @@ export interface CallHandler {
 export class InProcessCall extends Readable implements UpstreamStream {
   readonly #encoding: string;
   readonly #requests = new MessageReader();
-  /** What is to be called when the requests that have arrived are handled. */
+  /** Called when the requests that have arrived are handled. */
   #onHandled: (() => void)[] = [];
   #handler: CallHandler | undefined;
   #isDeliverySoon = false;
   #arePaused = false;
   #isInflating = false;
   #haveEnded = false;
-  #needsDrain = false;
   #hasBegun = false;
   #hasRoom = true;
   #isOver = false;
@@ -61,12 +57,11 @@ export class InProcessCall extends Readable implements UpstreamStream {
     this.#requests.add(bytes);
     if (onSent !== undefined) this.#onHandled.push(onSent);
     this.#deliverSoon();
-    this.#needsDrain = this.#arePaused && this.#requests.heldBytes >= maxUnhandledBytes;
-    return !this.#needsDrain;
+    return !this.#arePaused;
   }
 
   get writableNeedDrain(): boolean {
-    return this.#needsDrain;
+    return this.#arePaused;
   }
 
   /** For its caller: no request follows. */
@@ -173,9 +168,7 @@ export class InProcessCall extends Readable implements UpstreamStream {
     if (this.#arePaused || this.#isInflating || this.#handler === undefined) return;
     if (requests.bytes.length === 0) for (const handled of this.#onHandled.splice(0)) handled();
     if (this.#haveEnded) this.#handler?.requestsEnded?.();
-    if (!this.#needsDrain) return;
-    this.#needsDrain = false;
-    this.emit("drain");
+    else this.emit("drain");
   }
 
   /** Whether the next request is too large, which ends the call. The texts here are those of gRPC for Go, and so of etcd. */

@@ -90,14 +90,8 @@ export interface ConnectedMember {
 export const embeddedEndpoint = "embedded:store";
 
 /** A call to a member, as its caller has it: what of Node.js' HTTP/2 stream is used. */
-export interface UpstreamStream {
-  /** Size of what has arrived and was not read, in bytes. */
-  readonly readableLength: number;
-  readonly writableNeedDrain: boolean;
-  /** Whether it has ended. */
-  readonly closed: boolean;
-  /** The HTTP/2 error code that it has ended with; 0 behind trailers. */
-  readonly rstCode?: number;
+export interface UpstreamStream
+  extends Pick<ClientHttp2Stream, "readableLength" | "writableNeedDrain" | "closed" | "rstCode"> {
   on(event: "data", listener: (chunk: Buffer) => void): unknown;
   on(event: "trailers", listener: (trailers: IncomingHttpHeaders) => void): unknown;
   /** `flags` has `NGHTTP2_FLAG_END_STREAM` if these headers are trailers as well. */
@@ -113,29 +107,12 @@ export interface UpstreamStream {
 }
 
 /** What calls to a member are made on. */
-export interface UpstreamConnection {
-  readonly member: ConnectedMember;
-  /** Whether another call can be made on it. */
-  readonly hasRoom: boolean;
-  /** Whether calls that need one member go to this one now. Those that it has may continue when they no longer do. */
-  readonly isInUse: boolean;
-  /**
-   * Whether nothing has arrived for a while since a call was made, so that others are preferred: a member that hangs closes
-   * nothing, and pings show it only later.
-   */
-  readonly isSilent: boolean;
-  /** Whether it was closed without having answered keepalive pings. */
-  readonly isUnresponsive: boolean;
-  /** Why it is gone, in a few words; undefined while it is there. A call that ends then has no outcome. */
-  readonly lost: string | undefined;
-  /** Starts a call, if `hasRoom`. Throws an Error if these headers can't be sent. */
+export type UpstreamConnection = Omit<Http2Connection, "request"> & {
   request(headers: OutgoingHttpHeaders): UpstreamStream;
-  close(): void;
-  destroy(): void;
-}
+};
 
 /** One HTTP/2 connection to a member of etcd. */
-export class Http2Connection implements UpstreamConnection {
+export class Http2Connection {
   readonly member: ConnectedMember;
   readonly #clock: Clock;
   readonly #session: ClientHttp2Session;
@@ -217,6 +194,7 @@ export class Http2Connection implements UpstreamConnection {
     });
   }
 
+  /** Whether another call can be made on it. */
   get hasRoom(): boolean {
     const { closed, destroyed, remoteSettings } = this.#session;
     // Its end is announced in a later turn, and until then a request would throw.
@@ -224,10 +202,15 @@ export class Http2Connection implements UpstreamConnection {
     return this.#calls < Math.min(remoteSettings?.maxConcurrentStreams ?? maxCalls, maxCalls);
   }
 
+  /** Whether calls that need one member go to this one now. Those that it has may continue when they no longer do. */
   get isInUse(): boolean {
     return this.member.isInUse;
   }
 
+  /**
+   * Whether nothing has arrived for a while since a call was made, so that others are preferred: a member that hangs closes
+   * nothing, and pings show it only later.
+   */
   get isSilent(): boolean {
     const { bytesRead, since } = this.#unanswered;
     const forMs = this.#clock.now() - since;
@@ -235,15 +218,18 @@ export class Http2Connection implements UpstreamConnection {
     return this.#socket.bytesRead === bytesRead;
   }
 
+  /** Whether it was closed without having answered keepalive pings. */
   get isUnresponsive(): boolean {
     return this.#isUnresponsive;
   }
 
+  /** Why it is gone, in a few words; undefined while it is there. A call that ends then has no outcome. */
   get lost(): string | undefined {
     if (!this.#session.destroyed && !this.#socket.destroyed) return undefined;
     return this.#failure?.message ?? "closed by etcd";
   }
 
+  /** Starts a call, if `hasRoom`. Throws an Error if Node.js does not send these headers. */
   request(headers: OutgoingHttpHeaders): ClientHttp2Stream {
     const { bearer } = this.member;
     const sent = bearer === undefined ? headers : identified(headers, bearer);
@@ -266,11 +252,13 @@ export class Http2Connection implements UpstreamConnection {
     return stream;
   }
 
+  /** Closes it once it has no calls. */
   close(): void {
     this.#lose();
     this.#session.close();
   }
 
+  /** Closes it now, with all calls. */
   destroy(): void {
     this.#lose();
     this.#session.destroy(undefined, constants.NGHTTP2_CANCEL);
