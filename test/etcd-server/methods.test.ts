@@ -1,4 +1,9 @@
+import { pino } from "pino";
 import { describe, expect, test } from "vitest";
+import { systemClock } from "../../src/base/clock.ts";
+import { Upstream } from "../../src/etcd/client/upstream.ts";
+import { askUpstream } from "../../src/etcd/client/upstream-call.ts";
+import { embeddedEndpoint } from "../../src/etcd/client/upstream-connection.ts";
 import { etcdMethods } from "../../src/etcd/wire/methods.ts";
 import { type RawGrpc, statusOf } from "../etcd-api/raw-grpc.ts";
 import { encode, Message } from "../foreign/protobuf.ts";
@@ -105,7 +110,10 @@ describe("The embedded store's etcd API", () => {
       ...{ code: "3", message: "etcdserver: request is too large" },
     });
     const tooLarge = encode({ 1: "a", 2: Buffer.alloc(3 * 1024 ** 2) });
-    expect((await call(client, "KV/Put", tooLarge)).status.code).toBe("8");
+    expect((await call(client, "KV/Put", tooLarge)).status).toEqual({
+      code: "8",
+      message: "grpc: received message larger than max (3145736 vs. 2097152)",
+    });
     const operations = Array.from({ length: 129 }, () => encode({ 1: encode({ 1: "a" }) }));
     expect((await call(client, "KV/Txn", encode({ 2: operations }))).status).toEqual({
       ...{ code: "3", message: "etcdserver: too many operations in txn request" },
@@ -130,6 +138,20 @@ describe("The embedded store's etcd API", () => {
     } finally {
       await many.close();
     }
+  });
+
+  test("gets no further calls once it is closed: they fail as without a connection", async () => {
+    const closed = await serveStore();
+    const upstream = new Upstream({
+      ...{ endpoints: [embeddedEndpoint], certificates: undefined, connect: closed.server.connect },
+      ...{ clock: systemClock, logger: pino({ level: "silent" }) },
+    });
+    const ask = () =>
+      askUpstream(upstream, "/etcdserverpb.KV/Range", {}, encode({ 1: "a" }), systemClock);
+    expect((await ask()).code).toBe(0);
+    await closed.close();
+    expect(await ask()).toMatchObject({ code: 14, message: undefined });
+    expect(upstream.outage?.why).toBe("the store is closed");
   });
 
   test("hashes equal states equally, and others not", async () => {

@@ -11,9 +11,11 @@ import type { UpstreamLimiter } from "../../cacher/freshness/upstream-limiter.ts
 import type { Config, UpstreamConfig } from "../../config/config.ts";
 import { formatAddress } from "../../config/value-types.ts";
 import { MemberSync } from "../../etcd/client/member-sync.ts";
+import type { ConnectInProcess } from "../../etcd/client/upstream-member.ts";
 import type { EtcdApi } from "../../etcd-api/etcd-api.ts";
 import { EtcdPages } from "../../etcd-api/etcd-pages.ts";
 import { Registration } from "../../etcd-api/registration.ts";
+import { EtcdServer } from "../../etcd-server/etcd-server.ts";
 import type { MetricsSource, ReadinessCheck } from "../../server/admin/admin.ts";
 import type { DataFileReport } from "../../server/admin/status/status.ts";
 import type { Http1Pages } from "../../server/listener/http1.ts";
@@ -48,7 +50,6 @@ import type { ProcessParts } from "../status/process-status.ts";
 import { CacheFolder } from "./cache-folder.ts";
 import { certificateChecks, watchExpiry, watchServerCertificates } from "./certificates.ts";
 import { openClientFacing } from "./client-facing.ts";
-import { EmbeddedEtcd } from "./embedded-etcd.ts";
 import { EmbeddedStore } from "./embedded-store.ts";
 import { openEtcdApi } from "./etcd-connections.ts";
 import { KeptResources } from "./kept-resources.ts";
@@ -83,8 +84,8 @@ export class ServiceProcess {
   #resources: ProcessResources | undefined;
   #relay: Relay | undefined;
   #etcdApi: EtcdApi | undefined;
-  /** What etcd's API is in front of, if that is the embedded store. */
-  #embedded: EmbeddedEtcd | undefined;
+  /** What etcd's API is in front of, if that is the embedded store. Undefined before that is open. */
+  #embedded: EtcdServer | undefined;
   #etcdPages: EtcdPages | undefined;
   #server: RunningServer | undefined;
   #rpcs: RpcMetrics | undefined;
@@ -214,17 +215,16 @@ export class ServiceProcess {
 
   /**
    * Opens etcd's own API, without a request to etcd. `metrics`: those of the service, for a page; undefined: without that
-   * page. Throws an Error with a sentence if a certificate or token is unusable, or a socket can't be made.
+   * page. Throws an Error with a sentence if a certificate or token is unusable.
    */
   openEtcdApi(metrics: MetricsSource | undefined): void {
     const { context } = this;
-    const { etcdApi, data } = this.#given;
-    if (etcdApi !== undefined && data !== undefined) {
-      const embedded = new EmbeddedEtcd();
-      this.#embedded = embedded;
-      this.onStop(async () => embedded.close());
-    }
-    const api = openEtcdApi(this.#given, context, this.#embedded?.endpoint);
+    const { data } = this.#given;
+    const connect: ConnectInProcess = (member) => {
+      if (this.#embedded === undefined) throw new Error("the embedded store is not open yet");
+      return this.#embedded.connect(member);
+    };
+    const api = openEtcdApi(this.#given, context, data && connect);
     if (api === undefined) return;
     this.#etcdApi = api;
     this.#etcdPages = new EtcdPages(api, context, metrics);
@@ -270,7 +270,7 @@ export class ServiceProcess {
     });
     this.onStop(() => resources.close());
     this.#resources = resources;
-    await this.#serveEmbedded(resources);
+    this.#serveEmbedded(resources);
     // With a user of its own the caches have what clients without a token may not read.
     const isOpen = this.#config.etcdApi?.next.auth === undefined;
     this.#etcdApi?.serve(resources.cachedResources(), isOpen);
@@ -379,15 +379,15 @@ export class ServiceProcess {
   }
 
   /** Serves etcd's API over the embedded store, for that of clients. */
-  async #serveEmbedded({ embedded: served }: ProcessResources): Promise<void> {
+  #serveEmbedded({ embedded: served }: ProcessResources): void {
     const { etcdApi } = this.#config;
-    const embedded = this.#embedded;
-    if (embedded === undefined || served === undefined || etcdApi === undefined) return;
+    if (served === undefined || etcdApi === undefined) return;
     const { next, progressIntervalMs } = etcdApi;
     const historyKey = Buffer.from(next.historyKey);
     const { logger } = this.context;
     const clientUrl = (): string => this.#clientUrl();
-    await embedded.serve({ served, historyKey, clientUrl, progressIntervalMs, logger });
+    const embedded = new EtcdServer({ served, historyKey, clientUrl, progressIntervalMs, logger });
+    this.#embedded = embedded;
     // Before the store.
     this.onStop(async () => embedded.close());
   }

@@ -58,13 +58,6 @@ export function toEtcdError(thrown: unknown): EtcdError {
   return known?.() ?? new EtcdError(status.UNKNOWN, thrown.message, { cause: thrown });
 }
 
-/** An error as grpc-js takes it. */
-export type StatusError = EtcdError & { readonly details: string };
-
-export function asStatus(error: EtcdError): StatusError {
-  return Object.assign(error, { details: error.message });
-}
-
 /** What the embedded store has not. `instead`: a sentence that names what to use. */
 export function unimplemented(method: string, instead: string): EtcdError {
   const details = `The embedded store does not implement ${method}. ${instead}`;
