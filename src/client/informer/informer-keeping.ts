@@ -33,12 +33,14 @@ export class InformerKeeping implements ReflectorTarget {
   async load(signal: AbortSignal): Promise<KeptState | undefined> {
     const { keep, name, scope = { prefix: "" }, clock, fits } = this.#options;
     const logger = this.#options.logger ?? warningsOf(name);
-    const { folder, source = name } = keep;
+    const { folder, source = name, credentials } = keep;
     try {
       // Not before, so that an informer without it needs no file system, which bundles for browsers don't have.
       const { FileStateKeeper } = await import("../../cache-files/state-keeper.ts");
+      const { userOf } = await import("../../cache-files/user-of.ts");
+      const user = await userOf((await credentials?.(signal)) ?? {}, source);
       signal.throwIfAborted();
-      const identity = JSON.stringify({ source, scope });
+      const identity = { source, scope: JSON.stringify(scope), user };
       this.#keeper = new FileStateKeeper({ folder, name, identity, windowBytes: 0, clock, logger });
     } catch (error) {
       signal.throwIfAborted();
