@@ -9,7 +9,7 @@ import { jsonValues } from "../../src/client/values/value-codec.ts";
 import { tokenDigest } from "../../src/identity/token-file.ts";
 import { Tier, until } from "../relay/tiers.ts";
 
-/** Both may read everything now. What is kept of one must not be served by the other all the same. */
+/** Both may read everything now. What is kept of one must not be served as the other nevertheless. */
 const policy = `
 roles: [{ name: all, rules: [{ resources: ["*"], prefixes: ["*"], verbs: ["*"] }] }]
 bindings: [{ role: all, subjects: [ann, bob] }]

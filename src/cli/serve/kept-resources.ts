@@ -34,7 +34,7 @@ const content = z.object({
 interface ResourcesSource {
   /** Addresses. */
   readonly upstream: readonly string[];
-  /** Whom the upstream takes this relay for. */
+  /** The user that the relay is for the upstream. */
   readonly user: string;
 }
 
