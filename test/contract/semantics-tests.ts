@@ -391,6 +391,7 @@ export const semanticsTests: Readonly<Record<string, string>> = {
   "errors-27": "open streams, until one has ended",
   "errors-28": "fail after waiting for five seconds, without an effect",
   "errors-33": "Watch: too many read before the window",
+  "errors-34": "refuses writes with STORAGE_FULL, and serves reads and watches",
   "errors-29":
     "A client that accepts nothing of the next message gets SLOW_CONSUMER, with the last resume point that it has accepted",
   "errors-30": "The enum of the contract has every reason, and those of gRPC itself",

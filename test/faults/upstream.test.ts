@@ -1,4 +1,5 @@
 import { describe, expect } from "vitest";
+import type { Write } from "../guarantees/writes.ts";
 import { rounds } from "../thorough.ts";
 import { faultTest } from "./fault-test.ts";
 import { untilSeen } from "./patience.ts";
@@ -122,11 +123,16 @@ describe("etcd's space quota reached", () => {
     8,
     small,
     async (world) => {
-      const isFull = (): boolean =>
-        world.writers.some(({ writes }) => writes.some(({ reason }) => reason === "STORAGE_FULL"));
+      const refused = (): readonly Write[] =>
+        world.writers.flatMap(({ writes }) =>
+          writes.filter(({ reason }) => reason === "STORAGE_FULL"),
+        );
       world.reasons.add("STORAGE_FULL");
-      while (!isFull()) await world.afterWrites(10);
+      while (refused().length === 0) await world.afterWrites(10);
+      await world.cluster.untilAlarmed();
+      world.isAlarmed = true;
       const { completed } = world.reader;
+      while (!refused().some(({ outcome }) => outcome === "refused")) await world.afterWrites(10);
       await world.afterWrites(20);
       const connection = world.connectionTo(world.replicas[0]);
       const level = await world.cluster.revision();
@@ -137,6 +143,7 @@ describe("etcd's space quota reached", () => {
         world.watchers.every((watcher) => watcher.level > 0),
       );
       await world.holdWrites();
+      world.isAlarmed = false;
       await world.compact();
       await world.cluster.defragment();
       await world.cluster.disarm();
