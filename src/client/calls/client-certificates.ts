@@ -73,7 +73,7 @@ export class ClientCertificates {
     }
   }
 
-  /** The certificate of the client in PEM; undefined: there is none. */
+  /** The certificate of the client in PEM. Undefined: it connects without one. */
   get certificate(): Buffer | undefined {
     return this.#contents.cert ?? this.#store?.pair?.cert;
   }
