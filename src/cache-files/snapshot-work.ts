@@ -53,7 +53,7 @@ export class SnapshotWork {
     return this.#isRunning;
   }
 
-  /** Resolves when nothing is to be done. Never rejects. */
+  /** Resolves when there is nothing left to do. Never rejects. */
   get done(): Promise<void> {
     return this.#done;
   }

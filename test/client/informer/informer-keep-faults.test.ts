@@ -85,7 +85,7 @@ describe("An informer starts cold, with one line that says why, and works, where
   it("the folder can't be written to", async () => {
     const { startsCold } = await keptState();
     const denied = Object.assign(new Error("EACCES: permission denied"), { code: "EACCES" });
-    // The tests may run as root, who may write everywhere.
+    // Root, as which the tests may run, may write everywhere.
     const makeFolder = vi.spyOn(nodeDisk, "makeFolder").mockRejectedValue(denied);
     onTestFinished(() => makeFolder.mockRestore());
     const { logger, lines } = recorded();
