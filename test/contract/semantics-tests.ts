@@ -417,6 +417,9 @@ export const semanticsTests: Readonly<Record<string, string>> = {
   "calls-2": "A write whose response is lost is not sent to any other server.",
   "calls-3": "it waits as long as the server asks, and longer each time.",
   "calls-4": "it fails without waiting if the delay exceeds its timeout.",
+  "calls-49": "A %s waits for the replica that is back if the other one is gone, and is made once.",
+  "calls-50":
+    "A call waits no longer for replicas that have failed than for a new connection, and an abort ends the wait.",
   "calls-5": "one with a pending call gets no other.",
   "calls-6": "each gets its share of the watches, also after one of them has ended.",
   "calls-7":
