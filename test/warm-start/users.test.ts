@@ -101,6 +101,9 @@ describe("A relay that follows as another user", () => {
 });
 
 describe("An informer of another user", () => {
+  /** A call may wait for a server that has just failed. */
+  const slow = { timeout: 15_000 };
+
   /** An informer of a program that is started, and the problems that it has logged. */
   function started(user: string): {
     readonly informer: SharedInformer<unknown>;
@@ -132,11 +135,11 @@ describe("An informer of another user", () => {
     const { address } = root;
     await root.stop();
     const again = started("ann");
-    await vi.waitFor(() => expect(again.informer.indexer.get("a")?.value).toBe(1));
+    await vi.waitFor(() => expect(again.informer.indexer.get("a")?.value).toBe(1), slow);
     await again.stop();
     const { informer, problems } = started("bob");
-    await vi.waitFor(() => expect(problems).toContain("it was kept with another user"));
-    await vi.waitFor(() => expect(informer.failure?.reason).toBe("UPSTREAM_UNAVAILABLE"));
+    await vi.waitFor(() => expect(problems).toContain("it was kept with another user"), slow);
+    await vi.waitFor(() => expect(informer.failure?.reason).toBe("UPSTREAM_UNAVAILABLE"), slow);
     expect(informer.indexer.list()).toEqual([]);
     root = await startRoot(address);
     await informer.waitForSync();
