@@ -12,6 +12,17 @@ const askAgainMs = 2_000;
 /** Number of these intervals after which a state that is kept gets progress. */
 const readsPerProgress = 30;
 
+/**
+ * Whether a store can prove that it has the history of a state that was kept: by the id of the history, or by its changes.
+ */
+export function isProvable({ historyId }: KeptState, storage: Storage): boolean {
+  return historyId !== "" || storage.writtenAfter !== undefined;
+}
+
+/** Why a state that is not provable can't be used. */
+export const unprovable =
+  "the id of its history was not known, and no other way shows whether the source still has that history";
+
 /** The history that a Reflector follows, and the checks that detect another one. */
 export class HistoryTracker {
   readonly #storage: Storage;
@@ -20,6 +31,8 @@ export class HistoryTracker {
   /** Only for a storage with `writtenAfter`. */
   readonly #recent: RecentChanges | undefined;
   #id = "";
+  /** Whether the state was kept by an earlier process, and the store has not confirmed it since. */
+  #isKept = false;
 
   /** `onIdentified` is called when an id becomes known that could not be read before. */
   constructor(
@@ -46,6 +59,7 @@ export class HistoryTracker {
   /** Follows the history with this id, from a listed state on. */
   reset(id: string, objects: readonly StoredObject[], revision: number): void {
     this.#id = id;
+    this.#isKept = false;
     this.#fingerprint.ofState(objects);
     this.#recent?.reset(objects, revision);
   }
@@ -53,6 +67,7 @@ export class HistoryTracker {
   /** Follows the history of a state that was kept, whose last events were these. */
   restore(kept: KeptState): void {
     this.#id = kept.historyId;
+    this.#isKept = true;
     this.#fingerprint.ofState(kept.objects);
     this.#fingerprint.of(kept.events.at(-1));
     this.#recent?.restore(kept);
@@ -85,6 +100,8 @@ export class HistoryTracker {
     const id = await this.#storage.historyId(signal);
     if (id === "" || id === this.#id) return;
     if (this.#id !== "") throw otherHistory(this.#id, id);
+    // A state of a history that was not known must not get the id of the one that the store has now.
+    if (this.#isKept) return;
     this.#id = id;
     this.#onIdentified(id);
   }
@@ -95,7 +112,10 @@ export class HistoryTracker {
    * known one are few.
    */
   async checkState(signal: AbortSignal): Promise<void> {
-    await this.#recent?.check(this.#storage, signal);
+    // Without an id, as many changes as are recorded must be the same.
+    const mayReadEvents = !this.#isKept || this.#id !== "";
+    await this.#recent?.check(this.#storage, signal, mayReadEvents);
+    this.#isKept = false;
   }
 
   /** Does both checks. */

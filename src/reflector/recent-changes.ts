@@ -1,5 +1,5 @@
 import type { Clock } from "../base/clock.ts";
-import { hasReason, WatchFanoutError } from "../base/errors.ts";
+import { WatchFanoutError } from "../base/errors.ts";
 import type { KeptState } from "../cache-files/kept-state.ts";
 import type { EventType, WatchBatch, WatchEvent } from "../model/event.ts";
 import type { StoredObject } from "../model/object.ts";
@@ -113,12 +113,13 @@ export class RecentChanges {
 
   /**
    * Rejects with HISTORY_CHANGED if the store's state at the last delivered revision is not the known state,
-   * REVISION_TOO_OLD if it can't be read any more. Resolves for a storage without `writtenAfter`.
+   * REVISION_TOO_OLD if it can't be read any more. Resolves for a storage without `writtenAfter`. `mayReadEvents`: whether
+   * the events of the store may prove the state.
    */
-  async check(storage: Storage, signal: AbortSignal): Promise<void> {
+  async check(storage: Storage, signal: AbortSignal, mayReadEvents: boolean = true): Promise<void> {
     if (storage.writtenAfter === undefined) return;
     let known = this.#knownState();
-    let isProven = await this.#isProven(storage, known, signal);
+    let isProven = mayReadEvents && (await this.#isProven(storage, known, signal));
     if (isProven === undefined) {
       known = this.#knownState();
       isProven = await this.#isProven(storage, known, signal);
@@ -157,19 +158,14 @@ export class RecentChanges {
     // A watch would wait for what a restored store does not have yet.
     if ((await storage.currentRevision(signal)) < revision) return false;
     const { has, clock } = this.#known;
-    const source = { storage, scope: this.#scope, clock };
-    // If the store has compacted what was before, the last change must do.
-    for (const before of [fewRevisions, 0]) {
-      const after = Math.max(1, known.after, last - 1 - before);
-      const { past, failure } = await readPast(source, [after], revision, maxReadBytes, signal);
-      if (past !== undefined) {
-        const now = this.#knownState();
-        const wasAbsent = (key: string): boolean | undefined => lacked(now, has, key, revision);
-        return leadsTo(past.events, lastChanges(known, after), wasAbsent);
-      }
-      if (!hasReason(failure, "REVISION_TOO_OLD")) return false;
-    }
-    return false;
+    const source = { storage, scope: this.#scope, clock, withPrevious: false };
+    const after = Math.max(1, known.after, last - 1 - fewRevisions);
+    const { past } = await readPast(source, [after], revision, maxReadBytes, signal);
+    // Compacted, too large, or too slow. The last change alone is not enough: another history may have the same one.
+    if (past === undefined) return false;
+    const now = this.#knownState();
+    const wasAbsent = (key: string): boolean | undefined => lacked(now, has, key, revision);
+    return leadsTo(past.events, lastChanges(known, after), wasAbsent);
   }
 
   #knownState(): KnownState {

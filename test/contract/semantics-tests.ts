@@ -39,6 +39,7 @@ export const semanticsTests: Readonly<Record<string, string>> = {
   "warm-6": "does not continue from the state of another history",
   "warm-7": "relists what is compacted, and delivers the difference",
   "warm-8": "does not know the age of a state that is from the future of a clock that was set back",
+  "warm-9": "starts cold, with one line for each file that is not used",
   "words-1": "of one revision stay together, in the store's order",
   "words-2": "are relative to the prefix, and keys outside it are not part of the resource",
   "words-3": "key order: the same from the cache and from the store",

@@ -2,7 +2,16 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import {
+  afterAll,
+  afterEach,
+  beforeAll,
+  beforeEach,
+  describe,
+  expect,
+  onTestFinished,
+  test,
+} from "vitest";
 import { type Client, connect } from "../../src/client/client.ts";
 import type { RangeRequest } from "../../src/etcd/wire/range-request.ts";
 import type { WatchEvent } from "../../src/model/event.ts";
@@ -127,8 +136,8 @@ async function valuesUntil(
   return values;
 }
 
-async function compact(revision: number): Promise<void> {
-  const response = await fetch(`${etcd.url}/v3/kv/compaction`, {
+async function compact({ url }: Etcd, revision: number): Promise<void> {
+  const response = await fetch(`${url}/v3/kv/compaction`, {
     method: "POST",
     body: JSON.stringify({ revision: String(revision), physical: true }),
   });
@@ -180,21 +189,50 @@ describe("A server with --cache-dir", () => {
   });
 
   test("relists what etcd has compacted", async () => {
-    const first = await server("a");
+    // Its own, as a compaction costs the proof of what was kept before it a comparison.
+    const own = await startEtcd();
+    onTestFinished(() => own.stop());
+    const options = { etcd: own.url };
+    const first = await server("a", options);
     const client = first.client();
     await client.put("things", "gone", value("1"));
     await untilHas(first, "gone");
     await stop(first);
-    const other = await server("b");
+    const other = await server("b", options);
     const writer = other.client();
     await writer.delete("things", "gone");
     const { revision } = await writer.put("things", "new", value("1"));
-    await compact(revision);
-    const second = await server("a");
+    await compact(own, revision);
+    const second = await server("a", options);
     const keys = await keysOf(second.client(), "LINEARIZABLE");
     expect(keys).toContain("new");
     expect(keys).not.toContain("gone");
     expect((await listsOf(second)).relists).toBeGreaterThan(0);
+    for (const tier of tiers.splice(0)) await tier.stop();
+  });
+
+  test("compares its keys where etcd has compacted what was before its last change", async () => {
+    const own = await startEtcd();
+    onTestFinished(() => own.stop());
+    const watched = await RecordingProxy.to(own.url);
+    onTestFinished(() => watched.close());
+    const options = { etcd: watched.url, resource: "things=/things/" };
+    const first = await server("a", options);
+    const client = first.client();
+    const { revision } = await client.put("things", "a", value("1"));
+    await client.put("things", "b", value("1"));
+    await untilHas(first, "b");
+    await stop(first);
+    await compact(own, revision);
+    watched.reset();
+    const second = await server("a", options);
+    expect(await keysOf(second.client(), "LINEARIZABLE")).toEqual(["a", "b"]);
+    expect(await listsOf(second)).toEqual({ relists: 0, warmStarts: 1 });
+    const ranges = watched.rangesOfSeveral.filter(({ key }) => String(key).startsWith("/things/"));
+    // The watch asks, and the read while that is not open.
+    expect(ranges.length).toBeGreaterThan(0);
+    for (const range of ranges) expect(range).toMatchObject({ keysOnly: true, limit: 3 });
+    for (const tier of tiers.splice(0)) await tier.stop();
   });
 
   test("does not start from the state of another prefix or kind of keys", async () => {

@@ -47,7 +47,7 @@ import {
 } from "../../telemetry/storage-metrics.ts";
 import { version } from "../output/version.ts";
 import type { ProcessParts } from "../status/process-status.ts";
-import { CacheFolder } from "./cache-folder.ts";
+import { CacheFolder, ownUser } from "./cache-folder.ts";
 import { certificateChecks, watchExpiry, watchServerCertificates } from "./certificates.ts";
 import { openClientFacing } from "./client-facing.ts";
 import { EmbeddedStore } from "./embedded-store.ts";
@@ -255,11 +255,12 @@ export class ServiceProcess {
     const relay = upstream && (await openRelay(upstream, this.id, context));
     if (relay !== undefined) this.onStop(() => relay.close());
     this.#relay = relay;
-    this.#config = await withResources(this.#given, relay, context, (why) => {
+    const { cacheDir } = this.#given;
+    const user = cacheDir === undefined ? "" : await ownUser(this.#given);
+    this.#config = await withResources(this.#given, user, relay, context, (why) => {
       this.#pending = why;
     });
-    const { cacheDir } = this.#config;
-    const folder = cacheDir && new CacheFolder(cacheDir, this.#config, context);
+    const folder = cacheDir && new CacheFolder(cacheDir, this.#config, user, context);
     const { observerOf: stagesOf, dispatchBuckets } = registerStageLatency(meter);
     this.#dispatchLatency = dispatchBuckets;
     const resources = new ProcessResources(this.#config, {
@@ -424,13 +425,15 @@ async function openRelay(
 /** The configuration with the resources that are served: those of a relay depend on what its upstream serves to it. */
 async function withResources(
   config: Config,
+  user: string,
   relay: Relay | undefined,
   { logger, clock }: ProcessContext,
   onWaiting: (why: string) => void,
 ): Promise<Config> {
   if (relay === undefined) return config;
   const { resources: configured, eventWindow, etcdApi, cacheDir } = config;
-  const kept = cacheDir && new KeptResources(cacheDir, relay.addresses, logger, clock);
+  const source = { upstream: relay.addresses, user };
+  const kept = cacheDir && new KeptResources(cacheDir, source, logger, clock);
   const known = kept ? await kept.load() : undefined;
   const served = await relay.resources(onWaiting, known);
   if (kept && served !== known) await kept.keep(served);

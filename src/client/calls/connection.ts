@@ -4,6 +4,7 @@ import { invalidRequest, type WatchFanoutError } from "../../base/errors.ts";
 import { ServerReachability } from "../../base/server-reachability.ts";
 import type { Reachability } from "../../base/stream-backoff.ts";
 import { abortable } from "../../base/wait.ts";
+import type { OwnCredentials } from "../../cache-files/user-of.ts";
 import { listWatchService } from "../../wire/services.ts";
 import { isPathRefusal } from "../../wire/via.ts";
 import { type BeginCall, callStreaming, callUnary, isDecided, type Method } from "./call.ts";
@@ -111,6 +112,15 @@ export class Connection {
       options.hedgingDelayMs ?? defaultHedgingDelayMs,
     );
     this.#hedging = new Hedging(this.#endpoints, hedgingDelayMs, clock);
+  }
+
+  /**
+   * What a call presents now, by which the server decides what it returns. Rejects with a CallFailure if there is no token in
+   * time, and with the signal's reason.
+   */
+  async credentials(signal: AbortSignal): Promise<OwnCredentials> {
+    const token = await this.#token.token(this.#timeoutMs, signal);
+    return { token, certificate: this.#certificates?.certificate };
   }
 
   read<Request, Response>(

@@ -1,8 +1,8 @@
 import { setImmediate } from "node:timers/promises";
 import { describe, expect, it } from "vitest";
 import { revisionTooOld, upstreamUnavailable } from "../../../src/base/errors.ts";
-import { WatchBatch } from "../../../src/model/event.ts";
-import type { StoredObject } from "../../../src/model/object.ts";
+import { WatchBatch, WatchEvent } from "../../../src/model/event.ts";
+import { StoredObject } from "../../../src/model/object.ts";
 import { RecentChanges } from "../../../src/reflector/recent-changes.ts";
 import type { WrittenAfterRequest } from "../../../src/storage/storage.ts";
 import { FakeClock } from "../../fake-clock.ts";
@@ -273,11 +273,30 @@ describe("Recent changes, few revisions after the last of them", () => {
     expect(storage.asked).toHaveLength(1);
   });
 
-  it("are read from the last of them on if the store has compacted those before, then compared", async () => {
+  it("are compared if the store has compacted what is before them", async () => {
     const storage = new Counting([object("a", 3), object("b", 5)]);
     storage.onWatch = (stream) => stream.end(revisionTooOld(4, 6));
     await known("a", "b").check(storage, signal);
-    expect(storage.calls).toEqual([1, 4].map((after) => `watch {"prefix":""} after ${after}`));
+    expect(storage.calls).toEqual(['watch {"prefix":""} after 1']);
+    expect(storage.asked).toHaveLength(1);
+  });
+
+  it("are compared, and the rest is not read, if the events take more than 4 MiB", async () => {
+    const storage = new Counting([object("a", 3), object("b", 5)]);
+    let pushed = 0;
+    storage.onWatch = async (stream, { withPrevious }) => {
+      expect(withPrevious).toBe(false);
+      for (; pushed < 100; pushed++) {
+        await setImmediate();
+        if (stream.ended === null) return;
+        const large = new StoredObject("c", Buffer.alloc(1024 ** 2), 6 + pushed, 6, pushed, 0n);
+        stream.push(new WatchBatch(6 + pushed, [new WatchEvent("MODIFIED", large, undefined)]));
+      }
+    };
+    const changes = known("a", "b");
+    changes.advance(batch(500));
+    await changes.check(storage, signal);
+    expect(pushed).toBe(4);
     expect(storage.asked).toHaveLength(1);
   });
 
