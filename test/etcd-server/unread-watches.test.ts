@@ -126,6 +126,21 @@ test("An unread stream has one chunk of the journal read, however many watches o
   while (rest.bytes < 30 * 1.5 * mib) await nextTurn();
 });
 
+test("A watch of the past without events lets the next one of its stream read the journal", async () => {
+  const journal = await SqliteJournal.open(join(testFolder(), "data"), { clock: systemClock });
+  const onFault = (error: Error): never => {
+    throw error;
+  };
+  const options = { clock: systemClock, journal, onFault, maxLogBytes: 64 * 1024 };
+  const served = await serveStore({}, undefined, await MemoryStore.open(options));
+  onTestFinished(() => served.close());
+  await writeHistory(served, mib);
+  const call = open(served, watchPath, encode({ 1: encode({ 1: "b", 3: 1 }) }));
+  call.write(framed(fromTheBeginning));
+  const received = read(call);
+  while (received.bytes < mib) await nextTurn();
+});
+
 test("What has come for a caller that does not read it is counted with the call", async () => {
   const served = await serveStore();
   onTestFinished(() => served.close());

@@ -174,6 +174,8 @@ export class MemoryWatch implements WatchStream {
           if (this.#ended !== undefined) return;
           if (chunk.length === 0) this.end(revisionTooOld(this.#position, this.#past?.oldest));
           this.#chunk = chunk.toReversed();
+          // The reader waits for it, also if nothing of it is for the reader.
+          this.#requestedRevision = Math.max(1, this.#requestedRevision);
         },
         (error: unknown) => this.end(toError(error)),
       )
