@@ -121,8 +121,9 @@ export class StoreWatchCall implements CallHandler, TurnWorker {
     const watch = new StoreWatch(id, request, keys, this.#served, (each) => this.#onReadable(each));
     this.#watches.set(id, watch);
     this.#answer({ watchId: id, created: true });
-    if (watch.compactedAt !== undefined) this.#onReadable(watch);
+    // First, as it may end at once.
     if (this.#awaited > 0) this.#await(watch);
+    if (watch.compactedAt !== undefined) this.#onReadable(watch);
     if (request.progressNotify) this.#nextRound ??= this.#planRound();
   }
 
