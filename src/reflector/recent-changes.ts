@@ -102,13 +102,15 @@ export class RecentChanges {
       this.#remember(object.key, object.modRevision, type);
   }
 
+  /** Throws an Error for a part of an atomic batch: between two parts, no state of the store is the known one. */
   advance({ events, revision }: WatchBatch): void {
+    if (revision === undefined) throw new Error("a storage with writtenAfter split a batch");
     for (const { type, object } of events) {
       if (type === "ADDED") this.#count++;
       else if (type === "DELETED") this.#count--;
       this.#remember(object.key, object.modRevision, type);
     }
-    if (revision !== undefined) this.#revision = revision;
+    this.#revision = revision;
   }
 
   /**

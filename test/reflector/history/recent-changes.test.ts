@@ -82,12 +82,10 @@ describe("The recent changes of a history", () => {
     expect(storage.asked).toMatchObject([{ after: 7, limit: 1 }]);
   });
 
-  it("are checked at the last revision that is complete", async () => {
+  it("are only those of whole batches, as no state is between two parts of one", () => {
     const changes = listed([object("a", 3)], 5);
-    changes.advance(new WatchBatch(undefined, batch(6, ["MODIFIED", "a", 6]).events));
-    const storage = new Counting([object("a", 6)]);
-    await changes.check(storage, signal);
-    expect(storage.asked).toMatchObject([{ revision: 5 }]);
+    const part = new WatchBatch(undefined, batch(6, ["MODIFIED", "a", 6]).events);
+    expect(() => changes.advance(part)).toThrow("split a batch");
   });
 
   it("follow delivered events: the last change of each object counts", async () => {
