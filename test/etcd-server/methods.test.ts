@@ -1,3 +1,5 @@
+import type { IncomingHttpHeaders } from "node:http2";
+import { setImmediate as nextTurn } from "node:timers/promises";
 import { pino } from "pino";
 import { describe, expect, test } from "vitest";
 import { systemClock } from "../../src/base/clock.ts";
@@ -5,6 +7,7 @@ import { Upstream } from "../../src/etcd/client/upstream.ts";
 import { askUpstream } from "../../src/etcd/client/upstream-call.ts";
 import { embeddedEndpoint } from "../../src/etcd/client/upstream-connection.ts";
 import { etcdMethods } from "../../src/etcd/wire/methods.ts";
+import { frameOf } from "../../src/wire/encode.ts";
 import { type RawGrpc, statusOf } from "../etcd-api/raw-grpc.ts";
 import { encode, Message } from "../foreign/protobuf.ts";
 import { servedOfFile, serveStore } from "./served-store.ts";
@@ -152,6 +155,24 @@ describe("The embedded store's etcd API", () => {
     await closed.close();
     expect(await ask()).toMatchObject({ code: 14, message: undefined });
     expect(upstream.outage?.why).toBe("the store is closed");
+  });
+
+  test("logs no failure of a call that ends with the server", async () => {
+    const logged: string[] = [];
+    const logger = pino({}, { write: (line) => void logged.push(line) });
+    const closing = await serveStore({}, undefined, undefined, logger);
+    await closing.store.update((draft) => {
+      for (let i = 0; i < 50_000; i++) draft.put(String(i), Buffer.of(), 0n);
+    });
+    const reading = closing.connection.request({ ":path": "/etcdserverpb.KV/Range" });
+    const all = { 1: Buffer.of(0), 2: Buffer.of(0) };
+    reading.write(Buffer.concat(frameOf(encode({ ...all, 9: true }))));
+    await nextTurn();
+    const ended = new Promise<IncomingHttpHeaders>((resolve) => reading.on("response", resolve));
+    await closing.close();
+    expect(await ended).toMatchObject({ "grpc-status": "14" });
+    for (let i = 0; i < 10; i++) await nextTurn();
+    expect(logged).toEqual([]);
   });
 
   test("hashes equal states equally, and others not", async () => {
