@@ -7,9 +7,11 @@ import { Upstream } from "../../src/etcd/client/upstream.ts";
 import { askUpstream } from "../../src/etcd/client/upstream-call.ts";
 import { embeddedEndpoint } from "../../src/etcd/client/upstream-connection.ts";
 import { etcdMethods } from "../../src/etcd/wire/methods.ts";
+import { MemoryStore } from "../../src/storage/memory/memory-store.ts";
 import { frameOf } from "../../src/wire/encode.ts";
 import { type RawGrpc, statusOf } from "../etcd-api/raw-grpc.ts";
 import { encode, Message } from "../foreign/protobuf.ts";
+import { TestJournal } from "../storage/memory/journaled/test-journal.ts";
 import { servedOfFile, serveStore } from "./served-store.ts";
 
 const servedOf = servedOfFile();
@@ -141,6 +143,30 @@ describe("The embedded store's etcd API", () => {
     } finally {
       await many.close();
     }
+  });
+
+  test("refuses a write as etcd while too many wait for the disk", async () => {
+    const journal = new TestJournal();
+    const onFault = (error: Error): never => {
+      throw error;
+    };
+    const store = await MemoryStore.open({ clock: systemClock, journal, onFault });
+    const slow = await serveStore({}, undefined, store);
+    const large = Buffer.alloc(1024 ** 2);
+    const applied = Array.from({ length: 32 }, (_, i) =>
+      store.update((draft) => draft.put(String(i), large, 0n)),
+    );
+    const waiting = new AbortController();
+    const { signal } = waiting;
+    const writes = Array.from({ length: 10_000 }, () => store.update(() => {}, { signal }));
+    const { status } = await call(slow.client, "KV/Put", encode({ 1: "a", 2: "v" }));
+    waiting.abort();
+    await Promise.allSettled(writes);
+    journal.isAutomatic = true;
+    journal.keep();
+    await Promise.all(applied);
+    await slow.close();
+    expect(status).toEqual({ code: "8", message: "etcdserver: too many requests" });
   });
 
   test("gets no further calls once it is closed: they fail as without a connection", async () => {
