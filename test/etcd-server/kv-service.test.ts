@@ -2,6 +2,7 @@ import { join } from "node:path";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { expect, onTestFinished, test } from "vitest";
 import { systemClock } from "../../src/base/clock.ts";
+import { Turns } from "../../src/base/turns.ts";
 import { bytesField, fieldsOf, numberField } from "../../src/etcd/wire/messages.ts";
 import { KvService } from "../../src/etcd-server/kv/kv-service.ts";
 import { ServedStore } from "../../src/etcd-server/protocol/served-store.ts";
@@ -140,3 +141,25 @@ test.each([
     ).toHaveLength(9_000);
   },
 );
+
+test("A transaction that is written, and whose response can't be made, is not answered as refused", async () => {
+  const clock = new BusyClock();
+  const store = new MemoryStore({ clock });
+  const turns = new Turns(clock, 10);
+  const service = new KvService(new ServedStore(store), Buffer.from("history"), turns);
+  const { signal } = new AbortController();
+  const key = bytesField(0x0a, Buffer.from("a"));
+  const readOne = bytesField(0x12, bytesField(0x0a, key));
+  const read = (count: number): void => {
+    for (let i = 0; i < count; i++) service.range(key, signal).catch(() => {});
+  };
+  // The first ones take the rest of the turn, and the others wait behind the transaction.
+  read(30);
+  await nextTurn();
+  const written = service.txn(Buffer.concat([readOne, putField]), signal);
+  read(20);
+  await expect(written).rejects.toMatchObject({
+    ...{ code: 14, message: "etcdserver: request timed out" },
+  });
+  expect(store.revision).toBe(2);
+});

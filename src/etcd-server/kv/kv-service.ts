@@ -40,11 +40,11 @@ export class KvService {
   readonly #turns: Turns;
   #heldBytes = 0;
 
-  /** `historyKey`: the key that is read as the id of the history. */
-  constructor(served: ServedStore, historyKey: Buffer) {
+  /** `historyKey`: the key that is read as the id of the history. `turns`: what long requests wait for. */
+  constructor(served: ServedStore, historyKey: Buffer, turns: Turns = new Turns(served.clock)) {
     this.#served = served;
     this.#historyKey = keyText(historyKey);
-    this.#turns = new Turns(served.clock);
+    this.#turns = turns;
   }
 
   async range(message: Buffer, signal: AbortSignal): Promise<Buffer> {
@@ -114,7 +114,14 @@ export class KvService {
     const { result } = await store.update((draft) =>
       execute(new TxnRun(draft, store.leases, past)),
     );
-    return this.#respond([this.#served.header(result.revision), ...result.fields], signal);
+    const parts = [this.#served.header(result.revision), ...result.fields];
+    try {
+      return await this.#respond(parts, signal);
+    } catch (error) {
+      // What is written must not be answered as a write that was refused.
+      if (hasReason(error, "OVERLOADED")) throw etcdErrors.outcomeUnknown();
+      throw error;
+    }
   }
 
   /**
