@@ -49,8 +49,8 @@ export class EtcdServer {
     this.#maintenance = maintenance;
     this.#methods = {
       "/etcdserverpb.KV/Range": (message, signal) => kv.range(message, signal),
-      "/etcdserverpb.KV/Put": (message) => kv.put(message),
-      "/etcdserverpb.KV/DeleteRange": (message) => kv.deleteRange(message),
+      "/etcdserverpb.KV/Put": (message, signal) => kv.put(message, signal),
+      "/etcdserverpb.KV/DeleteRange": (message, signal) => kv.deleteRange(message, signal),
       "/etcdserverpb.KV/Txn": (message, signal) => kv.txn(message, signal),
       "/etcdserverpb.KV/Compact": (message) => kv.compact(message),
       "/etcdserverpb.Lease/LeaseGrant": (message) => lease.grant(message),

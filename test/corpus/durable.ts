@@ -13,8 +13,8 @@ export const durableEntries: readonly CorpusEntry[] = [
     mutations: [
       {
         file: changes,
-        find: "    await this.allKept(signal);\n    return changed;",
-        replace: "    return changed;",
+        find: "if (!(await this.#isRefusedWithOthers(goesAlone, signal))) return result;",
+        replace: "return result;",
       },
     ],
   },
@@ -27,8 +27,8 @@ export const durableEntries: readonly CorpusEntry[] = [
     mutations: [
       {
         file: changes,
-        find: "      await this.allKept(signal);\n      throw refusal;",
-        replace: "      throw refusal;",
+        find: "if (await this.#isRefusedWithOthers(goesAlone, signal)) continue;",
+        replace: "",
       },
     ],
   },
