@@ -23,7 +23,7 @@ export const durableEntries: readonly CorpusEntry[] = [
     source: "Answer a refusal when it is known",
     bug: "A conflict shows an object that is not synced.",
     shows: "A client learns of a write that is lost with the power.",
-    seed: { seed: 120_410, message: "Kept: " },
+    seed: { seed: 120_019, message: "Linearizable: " },
     mutations: [
       {
         file: changes,
