@@ -1,6 +1,12 @@
 import { status } from "@grpc/grpc-js";
 import { type Reason, WatchFanoutError } from "../../base/errors.ts";
-import { compacted, futureRevision, stopped, timedOut, tooMany } from "../../etcd/wire/error-texts.ts";
+import {
+  compacted,
+  futureRevision,
+  stopped,
+  timedOut,
+  tooMany,
+} from "../../etcd/wire/error-texts.ts";
 import { WireFault } from "../../protobuf/message-cursor.ts";
 
 /** An error as a client of etcd gets it. Clients compare the texts. */
