@@ -45,7 +45,8 @@ describe("The embedded store's etcd API", () => {
     } catch (error) {
       thrown = error;
     }
-    expect(thrown).toMatchObject({ code: 13, cause: undefined });
+    expect(thrown).toMatchObject({ code: 13 });
+    expect((thrown as Error).cause).toBeUndefined();
     expect(String(thrown)).toContain("error unmarshalling request");
   });
 
