@@ -58,7 +58,7 @@ export const etcdServerBounds: readonly Bound[] = [
   },
   {
     what: "keys that a transaction deletes, while it is checked",
-    owners: ["KeySet"],
+    owners: ["ChangedKeys"],
     bound: "by the size of its request, 1.5 MiB",
     per: "request",
     atBound: "",

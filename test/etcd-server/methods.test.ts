@@ -51,7 +51,7 @@ describe("The embedded store's etcd API", () => {
       thrown = error;
     }
     expect(thrown).toMatchObject({ code: 13 });
-    expect((thrown as Error).cause).toBe(undefined);
+    expect((thrown as Error).cause).toBeUndefined();
     expect(String(thrown)).toContain("error unmarshalling request");
   });
 
