@@ -49,8 +49,8 @@ export class EtcdServer {
     this.#maintenance = maintenance;
     this.#methods = {
       "/etcdserverpb.KV/Range": (message, signal) => kv.range(message, signal),
-      "/etcdserverpb.KV/Put": (message) => kv.put(message),
-      "/etcdserverpb.KV/DeleteRange": (message) => kv.deleteRange(message),
+      "/etcdserverpb.KV/Put": (message, signal) => kv.put(message, signal),
+      "/etcdserverpb.KV/DeleteRange": (message, signal) => kv.deleteRange(message, signal),
       "/etcdserverpb.KV/Txn": (message, signal) => kv.txn(message, signal),
       "/etcdserverpb.KV/Compact": (message) => kv.compact(message),
       "/etcdserverpb.Lease/LeaseGrant": (message) => lease.grant(message),
@@ -123,14 +123,15 @@ export class EtcdServer {
       take: (message) => {
         call.pauseRequests();
         gone = new AbortController();
-        answer(message, gone.signal).then(
+        const { signal } = gone;
+        answer(message, signal).then(
           (response) => {
             gone = undefined;
             const hasRoom = call.respond(frameOf(response));
             if (!isStream) call.finish(status.OK);
             else if (hasRoom) call.resumeRequests();
           },
-          (error: unknown) => this.#failed(call, path, error),
+          (error: unknown) => this.#failed(call, path, error, signal),
         );
       },
       onRoom: () => call.resumeRequests(),
@@ -142,11 +143,11 @@ export class EtcdServer {
     };
   }
 
-  /** What a method has thrown ends its call. If the caller has ended it before, it is no failure. */
-  #failed(call: InProcessCall, path: string, thrown: unknown): void {
+  /** What a method has thrown ends its call. If the call has ended before, which aborts the signal, it is no failure. */
+  #failed(call: InProcessCall, path: string, thrown: unknown, signal: AbortSignal): void {
     if (hasReason(thrown, "STORAGE_FULL")) this.#maintenance.refusedWrite();
     const error = toEtcdError(thrown);
-    if (error.cause !== undefined && !call.destroyed) {
+    if (error.cause !== undefined && !signal.aborted) {
       const why = messageOf(error.cause);
       this.#options.logger.error({ method: path.slice(1), why }, "a call of etcd's API failed");
     }

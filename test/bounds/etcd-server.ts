@@ -44,11 +44,26 @@ export const etcdServerBounds: readonly Bound[] = [
     shownBy: ["refuses a transaction that reads more than 100,000 objects"],
   },
   {
-    what: "objects of a Range of the etcd API over the embedded store",
-    owners: ["RangeSelection"],
-    bound: "by the stored data; 1 GiB of values of all calls",
+    what: "objects of responses of the etcd API over the embedded store, until they are encoded",
+    owners: ["RangeSelection", "HeldObjects", "KvService"],
+    bound:
+      "by the stored data; 1 GiB of values of all calls, of which one response above 1 MiB is encoded at a time",
     per: "process",
-    atBound: "refused with `etcdserver: too many requests`",
-    shownBy: ["to random requests of KV and Lease"],
+    atBound: "refused with `etcdserver: too many requests`, if it has more than 64 KiB",
+    shownBy: [
+      "to random requests of KV and Lease",
+      "Transactions hold no more than 1 GiB of objects for their responses, and large ones refuse no small ones",
+      "Large responses are encoded one after another, as there are copies of what each holds meanwhile",
+    ],
+  },
+  {
+    what: "keys that a transaction deletes, while it is checked",
+    owners: ["ChangedKeys"],
+    bound: "by the size of its request, 1.5 MiB",
+    per: "request",
+    atBound: "",
+    shownBy: [
+      "lets a transaction with 60,000 deletes and puts be checked within the time of a test",
+    ],
   },
 ];

@@ -2,11 +2,13 @@ import { join } from "node:path";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { expect, onTestFinished, test } from "vitest";
 import { systemClock } from "../../src/base/clock.ts";
+import { Turns } from "../../src/base/turns.ts";
 import { bytesField, fieldsOf, numberField } from "../../src/etcd/wire/messages.ts";
 import { KvService } from "../../src/etcd-server/kv/kv-service.ts";
 import { ServedStore } from "../../src/etcd-server/protocol/served-store.ts";
 import { MemoryStore } from "../../src/storage/memory/memory-store.ts";
 import { FakeClock } from "../fake-clock.ts";
+import { encode } from "../foreign/protobuf.ts";
 import { openJournal, testFolder } from "../storage/journal/opened.ts";
 import { parts } from "./compared-stores.ts";
 
@@ -140,3 +142,74 @@ test.each([
     ).toHaveLength(9_000);
   },
 );
+
+test("A transaction that is written, and whose response can't be made, is not answered as refused", async () => {
+  const clock = new BusyClock();
+  const store = new MemoryStore({ clock });
+  const turns = new Turns(clock, 10);
+  const service = new KvService(new ServedStore(store), Buffer.from("history"), turns);
+  const { signal } = new AbortController();
+  const key = bytesField(0x0a, Buffer.from("a"));
+  const readOne = bytesField(0x12, bytesField(0x0a, key));
+  const read = (count: number): void => {
+    for (let i = 0; i < count; i++) service.range(key, signal).catch(() => {});
+  };
+  // The first ones take the rest of the turn, and the others wait behind the transaction.
+  read(30);
+  await nextTurn();
+  const written = service.txn(Buffer.concat([readOne, putField]), signal);
+  read(20);
+  await expect(written).rejects.toMatchObject({
+    ...{ code: 14, message: "etcdserver: request timed out" },
+  });
+  expect(store.revision).toBe(2);
+});
+
+/** A service with a large and a small object, and a transaction that reads the large one and changes a key. */
+async function withLargeObject(clock: FakeClock) {
+  const store = new MemoryStore({ clock });
+  await store.update((draft) => {
+    draft.put("large", Buffer.alloc(1024 ** 2), 0n);
+    draft.put("small", Buffer.from("1"), 0n);
+  });
+  const service = new KvService(new ServedStore(store), Buffer.from("history"));
+  const read = encode({ 1: encode({ 1: "large" }) });
+  const put = encode({ 2: encode({ 1: "other", 2: "1" }) });
+  const txn = (reads: number, signal: AbortSignal): Promise<Buffer> =>
+    service.txn(encode({ 2: [...Array.from({ length: reads }, () => read), put] }), signal);
+  return { service, txn };
+}
+
+test("Transactions hold no more than 1 GiB of objects for their responses, and large ones refuse no small ones", async () => {
+  const clock = new BusyClock();
+  const { service, txn } = await withLargeObject(clock);
+  const leaving = new AbortController();
+  const outcomes: string[] = [];
+  const calls = Array.from({ length: 20 }, () =>
+    txn(100, leaving.signal).catch((error: Error) => outcomes.push(error.message)),
+  );
+  await nextTurn();
+  expect(outcomes).toEqual(Array.from({ length: 10 }, () => "etcdserver: too many requests"));
+  const put = encode({ 1: "small", 2: "2", 4: true });
+  expect((await service.put(put, new AbortController().signal)).includes("small")).toBe(true);
+  leaving.abort(new Error("gone"));
+  clock.runTurn();
+  await Promise.all(calls);
+  expect(outcomes.slice(10)).toEqual(Array.from({ length: 10 }, () => "gone"));
+});
+
+test("Large responses are encoded one after another, as there are copies of what each holds meanwhile", async () => {
+  const clock = new BusyClock();
+  const { txn } = await withLargeObject(clock);
+  const { signal } = new AbortController();
+  const turns: number[] = [];
+  let turn = 0;
+  const calls = Array.from({ length: 8 }, () => txn(8, signal).then(() => turns.push(turn)));
+  for (; turns.length < 8; turn++) {
+    await nextTurn();
+    clock.runTurn();
+  }
+  await Promise.all(calls);
+  expect(turns[0]).toBeGreaterThan(0);
+  expect(turns[0]).toBeLessThan((turns[7] ?? 0) / 4);
+});

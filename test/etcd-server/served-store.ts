@@ -1,6 +1,6 @@
 import { createServer, type Http2Server, type ServerHttp2Stream } from "node:http2";
 import type { AddressInfo } from "node:net";
-import { pino } from "pino";
+import { type Logger, pino } from "pino";
 import { afterAll } from "vitest";
 import { systemClock } from "../../src/base/clock.ts";
 import type {
@@ -28,9 +28,10 @@ export async function serveStore(
   options: Partial<MemoryStoreOptions> = {},
   progressIntervalMs: number = 600_000,
   store: MemoryStore = new MemoryStore({ clock: systemClock, ...options }),
+  logger: Logger = pino({ level: "silent" }),
 ): Promise<Served> {
   const server = new EtcdServer({
-    ...{ served: new ServedStore(store), progressIntervalMs, logger: pino({ level: "silent" }) },
+    ...{ served: new ServedStore(store), progressIntervalMs, logger },
     historyKey: Buffer.from("/watchfanout/history"),
     clientUrl: () => "http://127.0.0.1:2379",
   });

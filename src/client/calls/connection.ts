@@ -236,8 +236,9 @@ export class Connection {
 
   /**
    * Tries each server once, then again after a pause, until one responds, a failure is not retryable, or the time or
-   * the attempts are used up. Then it throws the last failure. If no server is left but those that have failed to connect,
-   * waits once for one of them: grpc-js connects after a pause, and fails calls meanwhile, although the server may be back.
+   * the attempts are used up. Then it throws the last failure. If one has failed, and no other is left but those that have
+   * failed to connect, waits once for one of them: grpc-js connects after a pause, and fails calls meanwhile, although the
+   * server may be back.
    */
   async #persist<Request, Response>(
     method: Method<Request, Response>,
@@ -254,8 +255,9 @@ export class Connection {
     let before: CallFailure | undefined;
     let hasWaited = false;
     for (let attempt = 1; ; attempt++) {
-      const lost = hasWaited ? [] : this.#endpoints.unreachable(tried);
-      if (lost.length > 0 && server === undefined) {
+      const isAnother = tried.size > 0 && !hasWaited && server === undefined;
+      const lost = isAnother ? this.#endpoints.unreachable(tried) : [];
+      if (lost.length > 0) {
         hasWaited = true;
         await this.#connectOneOf(lost, Math.min(left(), this.#connectTimeoutMs), signal);
       }

@@ -8,8 +8,8 @@ import type {
   RequestOp,
   TxnRequest,
 } from "../protocol/requests.ts";
+import { ChangedKeys } from "./changed-keys.ts";
 import { keysOf } from "./key-interval.ts";
-import { KeySet } from "./key-set.ts";
 
 /*
  * What etcd checks of a request before it executes it. Everything here throws EtcdErrors, in etcd's order.
@@ -70,7 +70,7 @@ function checkOperation(operation: RequestOp, most: number): void {
 /** The keys that operations put and delete, or may. */
 interface Changes {
   readonly puts: ReadonlySet<string>;
-  readonly deletes: KeySet;
+  readonly deletes: ChangedKeys;
 }
 
 /**
@@ -79,7 +79,7 @@ interface Changes {
  */
 function checkChanges(operations: readonly RequestOp[]): Changes {
   const puts = new Set<string>();
-  const deletes = new KeySet();
+  const deletes = new ChangedKeys();
   const put = (key: string, mayRepeat: boolean): void => {
     if (puts.has(key) && !mayRepeat) throw etcdErrors.duplicateKey();
     if (deletes.has(key)) throw etcdErrors.duplicateKey();

@@ -15,6 +15,7 @@ import {
   type TxnRequest,
 } from "../protocol/requests.ts";
 import { compareHolds } from "./compare.ts";
+import type { HeldByCall } from "./held-objects.ts";
 import { keysOf, objectsOf } from "./key-interval.ts";
 import { RangeSelection, type Selected } from "./range-selection.ts";
 import type { Part } from "./response-parts.ts";
@@ -52,15 +53,17 @@ export type PastRanges = ReadonlyMap<RangeRequest, Selected | Error>;
 export class TxnRun {
   readonly #draft: Draft;
   readonly #leases: Leases;
+  readonly #held: HeldByCall;
   readonly #past: PastRanges;
   /** The keys that were written. A few transactions change a key twice in etcd; here no revision does. */
   readonly #written = new Set<string>();
   #seen = 0;
   #shownBytes = 0;
 
-  constructor(draft: Draft, leases: Leases, past: PastRanges = new Map()) {
+  constructor(draft: Draft, leases: Leases, held: HeldByCall, past: PastRanges = new Map()) {
     this.#draft = draft;
     this.#leases = leases;
+    this.#held = held;
     this.#past = past;
   }
 
@@ -173,8 +176,10 @@ export class TxnRun {
 
   /** Counts an object of the response. */
   #show({ key, valueBytes }: StoredObject, isKeyOnly: boolean = false): void {
-    this.#shownBytes += key.length + (isKeyOnly ? 0 : valueBytes);
+    const bytes = key.length + (isKeyOnly ? 0 : valueBytes);
+    this.#shownBytes += bytes;
     if (this.#shownBytes > maxShownBytes) throw etcdErrors.tooMany();
+    this.#held.add(bytes);
   }
 
   #write(key: string): void {

@@ -124,7 +124,8 @@ export class StoreWatchCall implements CallHandler, TurnWorker {
     // First, as it may end at once.
     if (this.#awaited > 0) this.#await(watch);
     if (watch.compactedAt !== undefined) this.#onReadable(watch);
-    if (request.progressNotify) this.#nextRound ??= this.#planRound();
+    // The caller may have ended the call at the answer.
+    if (request.progressNotify && !this.#isOver) this.#nextRound ??= this.#planRound();
   }
 
   /** Why etcd refuses a watch; undefined: it does not. */

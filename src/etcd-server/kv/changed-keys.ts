@@ -3,7 +3,7 @@ import type { KeyInterval } from "../../storage/storage.ts";
 import { isEmpty, type Keys } from "./key-interval.ts";
 
 /** A set of keys and intervals of keys. To look for a key takes logarithmic time, and to add many between two looks linear time. */
-export class KeySet {
+export class ChangedKeys {
   readonly #keys = new Set<string>();
   /** In key order, without common keys. */
   #intervals: KeyInterval[] = [];
@@ -15,7 +15,7 @@ export class KeySet {
     else if (!isEmpty(keys)) this.#added.push(keys);
   }
 
-  addAll(other: KeySet): void {
+  addAll(other: ChangedKeys): void {
     for (const key of other.#keys) this.#keys.add(key);
     for (const interval of other.#intervals) this.#added.push(interval);
     for (const interval of other.#added) this.#added.push(interval);

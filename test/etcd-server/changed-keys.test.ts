@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
+import { ChangedKeys } from "../../src/etcd-server/kv/changed-keys.ts";
 import type { Keys } from "../../src/etcd-server/kv/key-interval.ts";
-import { KeySet } from "../../src/etcd-server/kv/key-set.ts";
 import { checkTxn } from "../../src/etcd-server/kv/request-checks.ts";
 import { decode } from "../../src/etcd-server/protocol/requests.ts";
 import { compareKeys } from "../../src/model/key-order.ts";
@@ -35,10 +35,10 @@ describe("A set of keys and intervals", () => {
   test("has the keys of each, however they overlap and whenever they were added", () => {
     fc.assert(
       fc.property(fc.array(keys), fc.array(keys), key, (first, second, looked) => {
-        const set = new KeySet();
+        const set = new ChangedKeys();
         for (const each of first) set.add(each);
         expect(set.has(looked)).toBe(isIn(first, looked));
-        const other = new KeySet();
+        const other = new ChangedKeys();
         for (const each of second) other.add(each);
         set.addAll(other);
         expect(set.has(looked)).toBe(isIn([...first, ...second], looked));
