@@ -151,6 +151,8 @@ class Follower {
       this.#sendAhead(root);
       if (this.#cache(root)["step"] === "list") this.#list(root);
     }
+    // A cache keeps what it has read of the time before its list, which it can't read any more.
+    for (const server of this.#servers) this.#backfill(server, 0);
     return this.#act("compact", revision) ? undefined : "etcd can't compact that";
   }
 
@@ -600,7 +602,11 @@ class Follower {
 
   /** The event window begins at a revision, or as early as it can. */
   #backfill(server: string, floor: number): void {
-    const action = this.#isRelay(server) ? "backfillFrom" : "backfill";
+    const isRelay = this.#isRelay(server);
+    // A relay has it from its upstream, which may have it from one in turn.
+    const upstream = isRelay ? this.#streamOf(server)["server"] : "";
+    if (upstream !== "") this.#backfill(String(upstream), floor);
+    const action = isRelay ? "backfillFrom" : "backfill";
     while ((this.#cache(server)["floor"] as number) > floor) if (!this.#act(action, server)) return;
   }
 
