@@ -304,7 +304,10 @@ class Follower {
     if (own()["phase"] === "starting") this.#act("begin", relay);
     for (let head = 0; head < revision; ) {
       if (listOf(own()["queue"]).length === 0) {
-        if (revision > (own()["offered"] as number)) this.#act("offer", relay, revision, false);
+        const isOffered = revision <= (own()["offered"] as number);
+        if (!isOffered && !this.#act("offer", relay, revision, false)) {
+          return `its upstream has ${this.#cacheRevisionOf(own()["server"])}`;
+        }
         if (listOf(own()["queue"]).length === 0 && !this.#act("bookmark", relay)) {
           return `its upstream's stream is ${own()["phase"]} at ${own()["offered"]}`;
         }

@@ -61,3 +61,12 @@ describe("A relay of the second tier that resumes at a relay which was started a
     expect(followTrace(model, trace)).toMatchObject({ isBehaviour: true });
   });
 });
+
+test("A relay receives a revision from whichever root has it, and none that no root has", () => {
+  const begin = ["root 0", "root 1", "relay 1.0"].map((server) => follows(server, 1));
+  const [later, received] = [applies("root 1", 2), applies("relay 1.0", 2)];
+  const known = traceOf(["root 0", "root 1"], [...begin, commits(2), later, received]);
+  expect(followTrace(model, known)).toMatchObject({ isBehaviour: true });
+  const unknown = traceOf(["root 0", "root 1"], [...begin, commits(2), received]);
+  expect(followTrace(model, unknown)).toMatchObject({ isBehaviour: false, at: 4 });
+});
