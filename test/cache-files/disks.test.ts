@@ -53,7 +53,7 @@ const full = (): Promise<void> =>
   Promise.reject(Object.assign(new Error("ENOSPC: no space left on device"), { code: "ENOSPC" }));
 
 async function snapshotWritten(folder: string, name: string): Promise<void> {
-  await vi.waitFor(async () => expect(await filesIn(folder)).toContain(name));
+  await vi.waitFor(async () => expect(await filesIn(folder)).toContain(name), 60_000);
 }
 
 describe("A keeper whose disk", () => {
@@ -113,7 +113,7 @@ describe("A keeper whose disk", () => {
     disk.beforeWrite = full;
     cache.write(["a", "2"]);
     clock.advance(500);
-    await vi.waitFor(() => expect(keeper.failures).toBe(1));
+    await vi.waitFor(() => expect(keeper.failures).toBe(1), 60_000);
     cache.write(["a", "3"]);
     disk.beforeWrite = async () => {};
     clock.advance(15_000);
@@ -138,16 +138,19 @@ describe("A keeper whose disk", () => {
     const invalidated = async (revision: number, failures: number): Promise<void> => {
       disk.remove = nodeDisk.remove;
       cache.list(revision, [["a", "1"]]);
-      await vi.waitFor(async () => expect((await filesIn(folder)).join()).toMatch("snapshot"));
+      await vi.waitFor(
+        async () => expect((await filesIn(folder)).join()).toMatch("snapshot"),
+        60_000,
+      );
       disk.remove = () => Promise.reject(new Error("EIO: i/o error"));
       keeper.invalidate();
-      await vi.waitFor(() => expect(keeper.failures).toBe(failures));
+      await vi.waitFor(() => expect(keeper.failures).toBe(failures), 60_000);
       expect((await filesIn(folder)).join()).toMatch("snapshot");
       disk.remove = nodeDisk.remove;
     };
     await invalidated(10, 1);
     clock.advance(15_000);
-    await vi.waitFor(async () => expect(await filesIn(folder)).toEqual([]));
+    await vi.waitFor(async () => expect(await filesIn(folder)).toEqual([]), 60_000);
     await invalidated(20, 2);
     await keeper.close();
     expect(await filesIn(folder)).toEqual([]);
@@ -173,7 +176,7 @@ describe("A keeper whose disk", () => {
     const { cache } = await KeptCache.open(keeper);
     cache.list(10, [["a", "1"]]);
     for (let i = 0; i < 20; i++) cache.write(["a", `${i} ${"x".repeat(5_000)}`]);
-    await vi.waitFor(() => expect(keeper.failures).toBe(1));
+    await vi.waitFor(() => expect(keeper.failures).toBe(1), 60_000);
     await keeper.close();
     expect(await bytesIn(folder)).toBeLessThanOrEqual(50_000);
     expect(lines[0]?.fields).toMatchObject({

@@ -19,7 +19,7 @@ const snapshotIn = (folder: string) =>
   vi.waitFor(async () => {
     expect((await filesIn(folder)).some((name) => name.endsWith(".snapshot"))).toBe(true);
     expect((await filesIn(folder)).some((name) => name.endsWith(".new"))).toBe(false);
-  });
+  }, 60_000);
 
 describe("FileStateKeeper", () => {
   it("loads nothing from an empty folder", async () => {
@@ -150,7 +150,7 @@ describe("FileStateKeeper", () => {
     await snapshotIn(folder);
     cache.keeper.invalidate();
     cache.write(["a", "2"]);
-    await vi.waitFor(async () => expect(await filesIn(folder)).toEqual([]));
+    await vi.waitFor(async () => expect(await filesIn(folder)).toEqual([]), 60_000);
     cache.historyId = "history-2";
     cache.list(5, [["b", "1"]]);
     await cache.keeper.close();
@@ -168,7 +168,7 @@ describe("FileStateKeeper", () => {
     ]);
     const large = "x".repeat(20_000);
     for (let i = 0; i < 40; i++) cache.write(["a", `${i} ${large}`]);
-    await vi.waitFor(async () => expect(await filesIn(folder)).not.toContain("1.snapshot"));
+    await vi.waitFor(async () => expect(await filesIn(folder)).not.toContain("1.snapshot"), 60_000);
     await cache.keeper.close();
     const state = await kept(folder);
     expect(textOf(state?.objects ?? [])).toBe(textOf(cache.objects));
@@ -186,7 +186,7 @@ describe("FileStateKeeper", () => {
     ]);
     const large = "x".repeat(20_000);
     for (let i = 0; i < 40; i++) cache.write(["a", `${i} ${large}`]);
-    await vi.waitFor(async () => expect(await filesIn(folder)).not.toContain("1.snapshot"));
+    await vi.waitFor(async () => expect(await filesIn(folder)).not.toContain("1.snapshot"), 60_000);
     await keeper.close();
     const state = await kept(folder);
     expect(textOf(state?.objects ?? [])).toBe(textOf(cache.objects));

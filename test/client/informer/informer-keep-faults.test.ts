@@ -48,7 +48,7 @@ async function keptState(options: ResourceInformerOptions<string> = {}) {
     await second.synced();
     expect(service.lists()).toBe(lists + 1);
     await service.put("a", "2");
-    await vi.waitFor(() => expect(second.informer.indexer.get("a")?.value).toBe("2"));
+    await vi.waitFor(() => expect(second.informer.indexer.get("a")?.value).toBe("2"), 60_000);
     expect(second.informer.indexer.get("b")?.value).toBe("1");
     await second.stop();
     expect(lines).toEqual(expected);
@@ -76,7 +76,7 @@ describe("An informer starts cold, with one line that says why, and works, where
     const { informer, synced, stop } = started(server.address, join(file, "informer"), { logger });
     await synced();
     await put("a", "2");
-    await vi.waitFor(() => expect(informer.indexer.get("a")?.value).toBe("2"));
+    await vi.waitFor(() => expect(informer.indexer.get("a")?.value).toBe("2"), 60_000);
     await stop();
     expect(lists()).toBe(1);
     expect(lines).toEqual([expect.stringContaining(`${notKept}: ENOTDIR`)]);
@@ -129,7 +129,7 @@ describe("An informer starts cold, with one line that says why, and works, where
     await put("c", "x".repeat(5_000));
     const { logger, lines } = recorded();
     const { informer, stop } = started(server.address, folder, { logger, maxBytes: 100 });
-    await vi.waitFor(() => expect(informer.failure?.reason).toBe("INVALID_REQUEST"));
+    await vi.waitFor(() => expect(informer.failure?.reason).toBe("INVALID_REQUEST"), 60_000);
     expect(informer.indexer.list()).toEqual([]);
     await stop();
     expect(lines[0]).toBe(
@@ -163,14 +163,17 @@ it("An informer whose disk is full has what it had kept before, and reports it o
   const { informer, stop } = started(server.address, folder, { logger });
   for (const value of ["2", "3"]) {
     await put("a", value);
-    await vi.waitFor(() => expect(informer.indexer.get("a")?.value).toBe(value));
+    await vi.waitFor(() => expect(informer.indexer.get("a")?.value).toBe(value), 60_000);
   }
-  await vi.waitFor(() => expect(lines).toEqual([`${notKept}: ENOSPC: no space left on device`]));
+  await vi.waitFor(
+    () => expect(lines).toEqual([`${notKept}: ENOSPC: no space left on device`]),
+    60_000,
+  );
   await stop();
   create.mockRestore();
   const again = started(server.address, folder);
   await again.synced();
-  await vi.waitFor(() => expect(again.informer.indexer.get("a")?.value).toBe("3"));
+  await vi.waitFor(() => expect(again.informer.indexer.get("a")?.value).toBe("3"), 60_000);
 });
 
 it("An informer whose type of objects has changed reports each kept value that it can't decode, as one from the server", async () => {
@@ -203,6 +206,6 @@ it("An informer whose type of objects has changed reports each kept value that i
   expect(second.informer.indexer.list().map(({ key }) => key)).toEqual(["a"]);
   expect(errors).toEqual([expect.stringContaining("it has the old format")]);
   await put("b", "new");
-  await vi.waitFor(() => expect(second.informer.indexer.get("b")?.value).toBe("new"));
+  await vi.waitFor(() => expect(second.informer.indexer.get("b")?.value).toBe("new"), 60_000);
   expect(lists()).toBe(1);
 });

@@ -12,7 +12,7 @@ describe("An informer that keeps its state", () => {
     const first = started(server.address, folder);
     await first.synced();
     await put("b", "changed");
-    await vi.waitFor(() => expect(first.informer.indexer.get("b")?.value).toBe("changed"));
+    await vi.waitFor(() => expect(first.informer.indexer.get("b")?.value).toBe("changed"), 60_000);
     await first.stop();
     expect(lists()).toBe(1);
 
@@ -44,7 +44,7 @@ describe("An informer that keeps its state", () => {
     await server.close();
 
     const { informer, synced } = started(`127.0.0.1:${port}`, folder);
-    await vi.waitFor(() => expect(informer.indexer.get("a")?.value).toBe("1"));
+    await vi.waitFor(() => expect(informer.indexer.get("a")?.value).toBe("1"), 60_000);
     expect(informer.hasSynced).toBe(false);
     expect(informer.revision).toBeUndefined();
     expect(informer.failure?.reason).toBe("UPSTREAM_UNAVAILABLE");

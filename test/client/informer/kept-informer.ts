@@ -49,4 +49,4 @@ export function started(
 export const stored = (folder: string): Promise<void> =>
   vi.waitFor(async () => {
     expect((await readdir(folder)).some((name) => name.endsWith(".snapshot"))).toBe(true);
-  });
+  }, 60_000);

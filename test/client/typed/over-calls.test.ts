@@ -64,5 +64,8 @@ test("A wrapper of a Client sees the calls of update and informers", async () =>
   informer.start();
   await informer.waitForSync();
   expect(informer.indexer.get("a")?.value).toEqual({ n: 1 });
-  await vi.waitFor(() => expect(new Set(seen.slice(2))).toEqual(new Set(["page", "watch"])));
+  await vi.waitFor(
+    () => expect(new Set(seen.slice(2))).toEqual(new Set(["page", "watch"])),
+    60_000,
+  );
 });
