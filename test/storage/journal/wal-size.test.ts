@@ -23,5 +23,7 @@ test("The write-ahead log is bounded by what is written between checkpoints, and
   }
   await write(journal, model, ...Array.from({ length: 40 }, (_, i) => put(`b${i}`, mebibyte)));
   expect(await walBytes()).toBeLessThanOrEqual(16 * mebibyte);
-  expect(journal.bytes).toBe(statSync(file).size + (await walBytes()));
+  // With a page the journal says what was measured at the checkpoint before.
+  const bytes = await walBytes();
+  expect(journal.bytes).toBe(statSync(file).size + bytes);
 });
