@@ -55,7 +55,13 @@ const tickMs = 10;
 const newCache = (): WatchCache => new WatchCache(defaultEventWindowBounds, systemClock);
 const keeperIn = (folder: string): FileStateKeeper =>
   new FileStateKeeper({
-    ...{ folder, name: "bench", identity: keyPrefix, clock: systemClock, logger: silentLogger },
+    ...{
+      folder,
+      name: "bench",
+      identity: { prefix: keyPrefix },
+      clock: systemClock,
+      logger: silentLogger,
+    },
   });
 
 async function filled(

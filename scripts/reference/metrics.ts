@@ -115,7 +115,7 @@ async function serviceGroups(): Promise<readonly Group[]> {
   const data = (meter: Meter): void => {
     const commit = async (): Promise<void> => {};
     const empty = { bytes: 0, revision: 1, oldest: 1, commit } as Partial<Journal> as Journal;
-    void new MeasuredJournal(empty, 1, systemClock, meter).commit([]);
+    void new MeasuredJournal(empty, 1, systemClock, meter, () => false).commit([]);
   };
   const held = (meter: Meter): void => {
     const pool = { bytes: 0, evictions: 0 };

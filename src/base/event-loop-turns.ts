@@ -35,6 +35,7 @@ export interface TurnWorker {
  * Its users:
  * - `Turns` (turns.ts): work that waits, fair by caller: scans, selectors, the opening of watches, watchers that catch up,
  *   pieces of large responses of etcd's API.
+ * - `StoreWatchCall`: the past that the watches of a stream read from the embedded store.
  * - `runInTimeSlices`: work without a result and without an owner, such as maintenance.
  * - `runPaced`: the same, with a time in which it should be done, for which it may take more.
  * - an informer's pipeline and handlers, and the release of ended calls (`CallClosings`), which have queues of their own.

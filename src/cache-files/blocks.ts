@@ -31,13 +31,18 @@ const format = 1;
 /** Maximum size of the content of a first block, in bytes. */
 const maxHeadBytes = 64 * 1024;
 
+/**
+ * The source of a state, and all that decides which objects it has, each under the name that a message gives it: such as
+ * `prefix` or `user`.
+ */
+export type StateIdentity = Readonly<Record<string, string>>;
+
 /** What a file is of. */
 export interface FileHead {
   readonly format: number;
   /** Name of the resource. */
   readonly name: string;
-  /** The source and all that decides which objects there are. */
-  readonly identity: string;
+  readonly identity: StateIdentity;
   /** The same for files whose events follow on each other. */
   readonly lineage: string;
   readonly historyId: string;
@@ -105,10 +110,15 @@ export function readHead(bytes: Buffer): (FileHead & { readonly end: number }) |
 export const headBytes = blockHeaderBytes + maxHeadBytes;
 
 /** Why a file can't be used: it is of another format, resource or source. Undefined: it can. */
-export function otherThan(head: FileHead, name: string, identity: string): string | undefined {
+export function otherThan(
+  head: FileHead,
+  name: string,
+  identity: StateIdentity,
+): string | undefined {
   if (head.format !== format)
     return `it has format ${head.format}, and this version reads ${format}`;
   if (head.name !== name) return `it is of the resource ${JSON.stringify(head.name)}`;
-  if (head.identity !== identity) return `it is of another source, ${head.identity}`;
-  return undefined;
+  const names = new Set([...Object.keys(head.identity), ...Object.keys(identity)]);
+  const others = [...names].filter((each) => head.identity[each] !== identity[each]);
+  return others.length === 0 ? undefined : `it was kept with another ${others.join(", another ")}`;
 }

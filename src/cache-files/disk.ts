@@ -1,5 +1,6 @@
 import { constants } from "node:fs";
 import { mkdir, open, readdir, rename, rm } from "node:fs/promises";
+import { dirname } from "node:path";
 import { Fifo } from "../base/fifo.ts";
 
 /** The file system, as the files of caches need it. Everything rejects with the errors of the operating system. */
@@ -103,3 +104,36 @@ export const nodeDisk: Disk = {
       }
     }),
 };
+
+/** Reads a small file. Rejects with the error of the operating system. */
+export async function readWhole(disk: Disk, path: string): Promise<Buffer> {
+  const file = await disk.openToRead(path);
+  try {
+    const bytes = Buffer.allocUnsafe(await file.size());
+    await file.read(bytes, 0);
+    return bytes;
+  } finally {
+    await file.close();
+  }
+}
+
+/**
+ * Replaces a small file, in a folder that is created if absent: after a loss of power it has this content, or that from before.
+ * Rejects with the error of the operating system.
+ */
+export async function replaceWhole(disk: Disk, path: string, content: Buffer): Promise<void> {
+  const folder = dirname(path);
+  const next = `${path}.new`;
+  await disk.makeFolder(folder);
+  // Of a process that has ended meanwhile.
+  await disk.remove(next);
+  const file = await disk.create(next);
+  try {
+    await file.write(content);
+    await file.sync();
+  } finally {
+    await file.close();
+  }
+  await disk.rename(next, path);
+  await disk.syncFolder(folder);
+}

@@ -1,5 +1,6 @@
 import type { Clock } from "../base/clock.ts";
 import type { Logger } from "../base/logger.ts";
+import type { StateIdentity } from "./blocks.ts";
 import type { Budget } from "./budget.ts";
 import type { Disk } from "./disk.ts";
 
@@ -16,10 +17,8 @@ export interface FileKeeperOptions {
   readonly folder: string;
   /** Name of the resource. */
   readonly name: string;
-  /**
-   * The source, and all that decides which objects there are, such as the prefix. Files of another identity are not used.
-   */
-  readonly identity: string;
+  /** Files of another identity are not used. */
+  readonly identity: StateIdentity;
   readonly clock: Clock;
   readonly logger: Logger;
   /** Default: none but those of this keeper. */

@@ -4,7 +4,7 @@ import type { Turns } from "../base/turns.ts";
 import type { WatchEvent } from "../model/event.ts";
 import { compareKeys } from "../model/key-order.ts";
 import type { StoredObject } from "../model/object.ts";
-import { type FileHead, headBytes, otherThan, readHead } from "./blocks.ts";
+import { type FileHead, headBytes, otherThan, readHead, type StateIdentity } from "./blocks.ts";
 import type { Disk, ReadableFile } from "./disk.ts";
 import type { KeptState } from "./kept-state.ts";
 import { inKeyOrder } from "./key-sorting.ts";
@@ -48,7 +48,7 @@ export interface Loading {
   readonly disk: Disk;
   readonly folder: string;
   readonly name: string;
-  readonly identity: string;
+  readonly identity: StateIdentity;
   /** Older events are not read above this size of their logs, in bytes. */
   readonly windowBytes: number;
   readonly maxEvents: number;

@@ -1,5 +1,4 @@
 import { randomUUID } from "node:crypto";
-import { join } from "node:path";
 import type { Timer } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
 import { OutageLog } from "../base/logger.ts";
@@ -17,7 +16,7 @@ import { filesAmong, type Loading, loadState } from "./load-state.ts";
 import type { LogFile } from "./log-file.ts";
 import { LogSequence } from "./log-sequence.ts";
 import { OwnFiles } from "./own-files.ts";
-import { writeSnapshot } from "./snapshot-file.ts";
+import { SnapshotWork } from "./snapshot-work.ts";
 
 const mebibyte = 1024 ** 2;
 
@@ -54,16 +53,6 @@ interface KnownState {
   syncedAt: number;
 }
 
-/** A snapshot that is written next. */
-interface PendingSnapshot {
-  readonly number: number;
-  readonly head: FileHead;
-  /** Undefined: they are read from the files before. */
-  readonly objects: Iterable<StoredObject> | undefined;
-  /** Aborted to give it up. */
-  readonly writing: AbortController;
-}
-
 /**
  * Keeps the state in files: see load-state.ts. Batches are appended to a log. When the logs are large, the next one begins,
  * and the state at its beginning is written as a new snapshot, after which the older files are deleted.
@@ -80,6 +69,7 @@ export class FileStateKeeper implements StateKeeper {
   readonly #windowBytes: number;
   readonly #files: OwnFiles;
   readonly #logs: LogSequence;
+  readonly #snapshots: SnapshotWork;
   #lock: FolderLock | undefined;
   #current: (() => Iterable<StoredObject>) | undefined;
   /** Undefined: nothing is known that may be kept. */
@@ -90,13 +80,6 @@ export class FileStateKeeper implements StateKeeper {
   /** Number of its first file. */
   #firstOfLineage = 0;
   #snapshotBytes = 0;
-  #pending: PendingSnapshot | undefined;
-  /** Files up to this number must not be loaded again, and are deleted. */
-  #clearUpTo = 0;
-  #isWorking = false;
-  #work: Promise<void> = Promise.resolve();
-  /** Aborted to give up the snapshot that is being written. */
-  #writing: AbortController | undefined;
   /** Whether nothing is appended until the next snapshot. */
   #isBroken = true;
   #retry: Timer | undefined;
@@ -121,6 +104,12 @@ export class FileStateKeeper implements StateKeeper {
       onBroken: (lineage, error) => {
         if (lineage === this.#lineage) this.#fail(error);
       },
+    });
+    this.#snapshots = new SnapshotWork({
+      ...{ disk, turns: this.#turns, space, folder, files: this.#files },
+      objectsBefore: (...log) => this.#objectsBefore(...log),
+      onWritten: (number, bytes) => this.#written(number, bytes),
+      onFailed: (error) => this.#fail(error),
     });
   }
 
@@ -258,7 +247,7 @@ export class FileStateKeeper implements StateKeeper {
   #begin(objects: Iterable<StoredObject>): void {
     this.#isBroken = false;
     this.#lineage = randomUUID();
-    this.#writing?.abort();
+    this.#snapshots.giveUp();
     const head = this.#beginLog();
     this.#firstOfLineage = this.#number;
     if (head !== undefined) this.#schedule(head, objects);
@@ -279,7 +268,7 @@ export class FileStateKeeper implements StateKeeper {
     const size = this.#logs.bytes;
     const least = this.#options.leastLogBytes ?? leastLogBytes;
     const most = Math.max(least, Math.min(this.#snapshotBytes / 2, mostLogBytes));
-    const isNext = (size > most || this.#logs.endedCount > maxLogs) && this.#writing === undefined;
+    const isNext = (size > most || this.#logs.endedCount > maxLogs) && !this.#snapshots.isWriting;
     if (!isNext && log.bytes < largestLog) return;
     const head = this.#beginLog();
     if (isNext && head !== undefined) this.#schedule(head, this.#current?.());
@@ -288,71 +277,28 @@ export class FileStateKeeper implements StateKeeper {
   /** The state at the beginning of the current log is written next. */
   #schedule(head: FileHead, objects: Iterable<StoredObject> | undefined): void {
     this.#logs.beginSnapshot();
-    this.#writing = new AbortController();
-    this.#pending = { number: this.#number, head, objects, writing: this.#writing };
-    this.#startWork();
+    this.#snapshots.write(this.#number, head, objects);
   }
 
   /** Deletes what is there, as it must not be loaded again, and appends nothing to it. */
   #clear(): void {
+    this.#abandon();
+    this.#snapshots.mustClear(this.#number);
+    if (this.#lock !== undefined) this.#snapshots.clear();
+  }
+
+  /** Appends nothing more until the next snapshot, and gives up the one that is being written. */
+  #abandon(): void {
     this.#logs.abandon();
     this.#isBroken = true;
-    this.#pending = undefined;
-    this.#writing?.abort();
-    this.#clearUpTo = this.#number;
-    if (this.#lock !== undefined) this.#startWork();
+    this.#snapshots.giveUp();
   }
 
-  #startWork(): void {
-    if (this.#isWorking) return;
-    this.#isWorking = true;
-    this.#work = this.#doWork();
-  }
-
-  /** Deletes and writes, one after the other, until there is nothing to do. Never rejects. */
-  async #doWork(): Promise<void> {
-    try {
-      while (this.#clearUpTo > 0 || this.#pending !== undefined) {
-        const cleared = this.#clearUpTo;
-        const next = this.#pending;
-        if (cleared > 0) {
-          await this.#files.deleteUpTo(cleared);
-          if (this.#clearUpTo === cleared) this.#clearUpTo = 0;
-        } else if (next !== undefined) {
-          this.#pending = undefined;
-          await this.#write(next);
-        }
-      }
-    } catch (error) {
-      this.#fail(error);
-    } finally {
-      this.#isWorking = false;
-    }
-  }
-
-  async #write({ number, head, objects, writing }: PendingSnapshot): Promise<void> {
-    const { folder } = this.#options;
-    const { signal } = writing;
-    try {
-      const written = objects ?? (await this.#objectsBefore(number, head, signal));
-      const path = join(folder, `${number}.new`);
-      const [disk, turns, space] = [this.#disk, this.#turns, this.#space];
-      const bytes = await writeSnapshot({ disk, turns, space, signal }, path, head, written);
-      const kept = disk.rename(path, join(folder, `${number}.snapshot`));
-      await kept.catch(() => space.release(bytes));
-      await kept;
-      this.#files.add("snapshot", number, () => bytes);
-      await disk.syncFolder(folder);
-      if (signal.aborted) return;
-      this.#snapshotBytes = bytes;
-      this.#retryMs = firstRetryMs;
-      this.#outage.ended("the state is kept on disk again");
-      await this.#files.deleteBefore(number, this.#firstOfLineage);
-    } catch (error) {
-      if (!signal.aborted) throw error;
-    } finally {
-      if (this.#writing === writing) this.#writing = undefined;
-    }
+  async #written(number: number, bytes: number): Promise<void> {
+    this.#snapshotBytes = bytes;
+    this.#retryMs = firstRetryMs;
+    this.#outage.ended("the state is kept on disk again");
+    await this.#files.deleteBefore(number, this.#firstOfLineage);
   }
 
   /** The objects at the beginning of a log, from the files before it. */
@@ -373,10 +319,7 @@ export class FileStateKeeper implements StateKeeper {
 
   /** Appends nothing more. What is on disk stays, and a new snapshot is tried later. */
   #fail(error: unknown): void {
-    this.#logs.abandon();
-    this.#isBroken = true;
-    this.#pending = undefined;
-    this.#writing?.abort();
+    this.#abandon();
     this.#failures++;
     const problem = messageOf(error);
     const { folder } = this.#options;
@@ -392,9 +335,9 @@ export class FileStateKeeper implements StateKeeper {
   /** Never rejects. */
   async #tryAgain(): Promise<void> {
     try {
-      if (this.#isWorking || this.#logs.unclosed > 0) throw unresponsive();
+      if (this.#snapshots.isRunning || this.#logs.unclosed > 0) throw unresponsive();
       if (this.#lock === undefined) await this.#open();
-      if (this.#clearUpTo > 0) this.#startWork();
+      this.#snapshots.clear();
       // Meanwhile it may have been closed, invalidated or replaced.
       const isWanted = this.#isBroken && this.#closed === undefined && this.#known !== undefined;
       if (isWanted && this.#current !== undefined) this.#begin(this.#current());
@@ -408,11 +351,10 @@ export class FileStateKeeper implements StateKeeper {
     const { clock } = this.#options;
     this.#logs.end(true);
     this.#known = undefined;
-    if (this.#clearUpTo > 0 && this.#lock !== undefined) this.#startWork();
-    const done = Promise.allSettled([this.#logs.closed, this.#work]);
+    if (this.#lock !== undefined) this.#snapshots.clear();
+    const done = Promise.allSettled([this.#logs.closed, this.#snapshots.done]);
     await settledWithin(done, clock, closeMs);
-    this.#pending = undefined;
-    this.#writing?.abort();
+    this.#snapshots.giveUp();
     this.#lock?.release();
     this.#lock = undefined;
   }

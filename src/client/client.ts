@@ -1,6 +1,7 @@
 import { type Clock, keepAliveClock } from "../base/clock.ts";
 import { invalidRequest, WatchFanoutError } from "../base/errors.ts";
 import type { Reachability } from "../base/stream-backoff.ts";
+import type { OwnCredentials } from "../cache-files/user-of.ts";
 import { listedSlab, Slabs } from "../model/slabs.ts";
 import type { ListRequest as WireListRequest } from "../wire/generated/watchfanout/v1/ListRequest.ts";
 import { healthService, listWatchService } from "../wire/services.ts";
@@ -111,6 +112,11 @@ export class Client implements ClientCalls {
    */
   get connection(): Connection {
     return this.#connection;
+  }
+
+  /** @internal */
+  credentials(signal: AbortSignal): Promise<OwnCredentials> {
+    return this.#connection.credentials(signal);
   }
 
   /** What is known of the connections to the servers. */

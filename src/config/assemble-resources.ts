@@ -253,9 +253,7 @@ export function upstreamConfig(values: OptionValues, checks: Checks): UpstreamCo
     );
   }
   const tls = checks.clientTls("upstream-tls-ca", "upstream-tls-cert", "upstream-tls-key", true);
-  // Only to report a missing file now: the client reads it for its calls.
-  checks.file("upstream-token-file");
-  const tokenFile = values["upstream-token-file"];
+  const tokenFile = checks.file("upstream-token-file");
   return { addresses, tls: tls.caFile === undefined ? undefined : tls, tokenFile };
 }
 

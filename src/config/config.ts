@@ -162,7 +162,7 @@ export interface UpstreamConfig {
   /** Undefined: plaintext. */
   readonly tls: EtcdTls | undefined;
   /** The file with the relay's token. Undefined: it sends no token. */
-  readonly tokenFile: string | undefined;
+  readonly tokenFile: FileContent | undefined;
 }
 
 export interface EtcdConfig {

@@ -10,6 +10,7 @@ import {
   memberCertificates,
 } from "../etcd/client/member.ts";
 import { Upstream, type UpstreamOutage } from "../etcd/client/upstream.ts";
+import type { ConnectInProcess } from "../etcd/client/upstream-member.ts";
 import { memberListPath, withClientUrls } from "../etcd/wire/member-list.ts";
 import { type EtcdMethod, etcdMethodAt, etcdMethods } from "../etcd/wire/methods.ts";
 import { behindRoom, type MessageTranslation, Namespace } from "../etcd/wire/namespace.ts";
@@ -50,6 +51,8 @@ export interface EtcdApiOptions {
   readonly keepalive?: Keepalive | undefined;
   /** The token of this process, if the endpoints are those of another watch-fanout. Default: they are etcd's. */
   readonly bearer?: Bearer | undefined;
+  /** Connects to the endpoint, which is in this process. Default: by HTTP/2. */
+  readonly connect?: ConnectInProcess | undefined;
   /** Serves only the keys with this prefix, without it. Default: all. */
   readonly namespace?: Buffer | undefined;
   /** Whether other processes serve the same address, through the same endpoint. Default: false. */
@@ -113,13 +116,13 @@ export class EtcdApi implements RawServices {
 
   /** Throws an Error with a sentence if a certificate is unusable. Connects with the first call. */
   constructor(options: EtcdApiOptions) {
-    const { endpoints, tls, keepalive, bearer, clock, logger } = options;
+    const { endpoints, tls, keepalive, bearer, connect, clock, logger } = options;
     const { advertiseClientUrl, progressIntervalMs } = options;
     this.#clock = clock;
     const certificates = tls && memberCertificates(tls);
     this.certificates = certificates;
     const namespace = options.namespace && new Namespace(options.namespace);
-    const connections = { endpoints, certificates, keepalive, bearer };
+    const connections = { endpoints, certificates, keepalive, bearer, connect };
     this.#upstream = new Upstream({ ...connections, namespace, clock, logger });
     this.#routing = new MemberRouting(this.#upstream, this.#newestHeader, clock);
     this.#advertiseClientUrl = advertiseClientUrl;

@@ -5,7 +5,7 @@ import type { Clock } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
 import { within } from "../base/wait.ts";
 import type { MemberCertificates } from "../etcd/client/member.ts";
-import { addressOf, urlOf } from "../etcd/client/upstream-connection.ts";
+import { addressOf, embeddedEndpoint, urlOf } from "../etcd/client/upstream-connection.ts";
 import type { MetricsSource } from "../server/admin/admin.ts";
 
 /** A page of etcd's HTTP port. */
@@ -115,7 +115,10 @@ export class EtcdPages {
   }
 
   #pageOf(url: string): (signal: AbortSignal) => Promise<Page> {
-    return (signal) => pageOf(this.#source, url, signal);
+    return async (signal) => {
+      if (this.#source.endpoint === embeddedEndpoint) throw new Error("It has no HTTP port.");
+      return pageOf(this.#source, url, signal);
+    };
   }
 
   /** `otherwise` makes the page if the member does not respond with one: it may serve HTTP on other ports (its --listen-client-http-urls). */

@@ -1,21 +1,14 @@
-import {
-  type handleBidiStreamingCall,
-  type handleServerStreamingCall,
-  type handleUnaryCall,
-  Server,
-  ServerCredentials,
-  type ServerDuplexStream,
-  ServerInterceptingCall,
-  type ServerInterceptor,
-  status,
-} from "@grpc/grpc-js";
+import type { OutgoingHttpHeaders } from "node:http2";
+import { status } from "@grpc/grpc-js";
 import type { Logger } from "pino";
 import { hasReason, messageOf } from "../base/errors.ts";
-import { etcdMethods } from "../etcd/wire/methods.ts";
+import type { ConnectedMember, UpstreamConnection } from "../etcd/client/upstream-connection.ts";
+import { frameOf } from "../wire/encode.ts";
 import { KvService } from "./kv/kv-service.ts";
 import { LeaseService } from "./lease-service.ts";
 import { MaintenanceService, unimplementedMethod } from "./maintenance.ts";
-import { asStatus, etcdErrors, type StatusError, toEtcdError } from "./protocol/errors.ts";
+import { type EtcdError, etcdErrors, toEtcdError } from "./protocol/errors.ts";
+import { type CallHandler, InProcessCall } from "./protocol/in-process-call.ts";
 import type { ServedStore } from "./protocol/served-store.ts";
 import { StoreWatchCall } from "./watch/store-watch-call.ts";
 
@@ -30,65 +23,39 @@ export interface EtcdServerOptions {
   readonly logger: Logger;
 }
 
-/** Maximum size of a message, in bytes: as etcd, 512 KiB above that of a write. */
-const maxMessageBytes = 2 * 1024 ** 2;
-
-/** Maximum number of calls on one connection. */
-const maxStreams = 1_000;
+/** The method with many requests of one call. */
+const keepAlivePath = "/etcdserverpb.Lease/LeaseKeepAlive";
 
 /** Answers a request, or rejects; the signal is aborted when the client does not wait any more. */
-type Unary = (message: Buffer, signal: AbortSignal) => Promise<Buffer>;
+type Method = (message: Buffer, signal: AbortSignal) => Promise<Buffer>;
 
 /**
- * etcd's API over the embedded store, on a Unix socket of this process. A client that can connect may do everything: what
- * others reach is the etcd API in front of it (`EtcdApi`), with its rights, limits and caches.
+ * etcd's API over the embedded store, for calls of this process. They may do everything: what clients reach is the etcd API in
+ * front of it (`EtcdApi`), with its rights, limits and caches.
  */
 export class EtcdServer {
   readonly #options: EtcdServerOptions;
-  readonly #server = new Server({
-    "grpc.max_receive_message_length": maxMessageBytes,
-    "grpc.max_send_message_length": -1,
-    "grpc.max_concurrent_streams": maxStreams,
-    interceptors: [withoutText],
-  });
-  readonly #watches = new Set<StoreWatchCall>();
+  readonly #calls = new Set<InProcessCall>();
   readonly #maintenance: MaintenanceService;
+  /** The methods with one response to each request, by their paths. */
+  readonly #methods: Readonly<Record<string, Method>>;
+  #isClosed = false;
 
   constructor(options: EtcdServerOptions) {
-    const { served, clientUrl } = options;
+    const { served, clientUrl, historyKey } = options;
     this.#options = options;
-    this.#maintenance = new MaintenanceService(served, clientUrl);
-    this.#register();
-  }
-
-  /** Listens. Rejects with an Error with a sentence if the socket can't be made. */
-  async listen(path: string): Promise<void> {
-    const { promise, resolve, reject } = Promise.withResolvers<void>();
-    this.#server.bindAsync(`unix:${path}`, ServerCredentials.createInsecure(), (error) => {
-      if (error === null) resolve();
-      else reject(error);
-    });
-    await promise;
-  }
-
-  /** Ends all calls, with UNAVAILABLE. Idempotent. */
-  close(): void {
-    for (const watch of this.#watches) watch.end(etcdErrors.stopped());
-    this.#server.forceShutdown();
-  }
-
-  #register(): void {
-    const { served, historyKey } = this.#options;
+    const maintenance = new MaintenanceService(served, clientUrl);
     const [kv, lease] = [new KvService(served, historyKey), new LeaseService(served)];
-    const maintenance = this.#maintenance;
-    const unary: Readonly<Record<string, Unary>> = {
+    this.#maintenance = maintenance;
+    this.#methods = {
       "/etcdserverpb.KV/Range": (message, signal) => kv.range(message, signal),
-      "/etcdserverpb.KV/Put": (message) => kv.put(message),
-      "/etcdserverpb.KV/DeleteRange": (message) => kv.deleteRange(message),
+      "/etcdserverpb.KV/Put": (message, signal) => kv.put(message, signal),
+      "/etcdserverpb.KV/DeleteRange": (message, signal) => kv.deleteRange(message, signal),
       "/etcdserverpb.KV/Txn": (message, signal) => kv.txn(message, signal),
       "/etcdserverpb.KV/Compact": (message) => kv.compact(message),
       "/etcdserverpb.Lease/LeaseGrant": (message) => lease.grant(message),
       "/etcdserverpb.Lease/LeaseRevoke": (message) => lease.revoke(message),
+      [keepAlivePath]: (message) => lease.keepAlive(message),
       "/etcdserverpb.Lease/LeaseTimeToLive": (message) => lease.timeToLive(message),
       "/etcdserverpb.Lease/LeaseLeases": () => lease.leases(),
       "/etcdserverpb.Cluster/MemberList": () => maintenance.memberList(),
@@ -100,87 +67,94 @@ export class EtcdServer {
       "/etcdserverpb.Auth/AuthStatus": () => maintenance.authStatus(),
       "/etcdserverpb.Auth/Authenticate": () => maintenance.authenticate(),
     };
-    for (const path of etcdMethods.keys()) {
-      const method = unary[path];
-      if (method !== undefined) this.#serve(path, this.#unary(path, method), "unary");
-      else if (path === "/etcdserverpb.Watch/Watch") this.#serve(path, this.#watch, "bidi");
-      else if (path === "/etcdserverpb.Lease/LeaseKeepAlive") {
-        this.#serve(
-          path,
-          this.#eachOf((message) => lease.keepAlive(message)),
-          "bidi",
-        );
-      } else this.#serve(path, refusing(path), "serverStream");
-    }
   }
 
-  #serve(
-    path: string,
-    handler:
-      | handleUnaryCall<Buffer, Buffer>
-      | handleBidiStreamingCall<Buffer, Buffer>
-      | handleServerStreamingCall<Buffer, Buffer>,
-    kind: "unary" | "bidi" | "serverStream",
-  ): void {
-    const same = (message: Buffer): Buffer => message;
-    this.#server.register(path, handler, same, same, kind);
-  }
-
-  #unary(path: string, method: Unary): handleUnaryCall<Buffer, Buffer> {
-    return (call, callback) => {
-      const aborted = new AbortController();
-      call.on("cancelled", () => aborted.abort());
-      method(call.request, aborted.signal).then(
-        (response) => callback(null, response),
-        (error: unknown) => callback(this.#statusOf(error, path, aborted.signal)),
-      );
+  /** A connection for calls of `member`, which stands for this server. Throws an Error once it is closed. */
+  connect(member: ConnectedMember): UpstreamConnection {
+    if (this.#isClosed) throw new Error("the store is closed");
+    const server = this;
+    return {
+      ...{ member, isSilent: false, isUnresponsive: false },
+      get hasRoom() {
+        return !server.#isClosed;
+      },
+      get isInUse() {
+        return member.isInUse;
+      },
+      get lost() {
+        return server.#isClosed ? "the store is closed" : undefined;
+      },
+      request: (headers) => this.#request(headers),
+      close: () => {},
+      destroy: () => this.close(),
     };
   }
 
-  readonly #watch = (call: ServerDuplexStream<Buffer, Buffer>): void => {
-    const watch = new StoreWatchCall(call, {
-      served: this.#options.served,
-      progressIntervalMs: this.#options.progressIntervalMs,
-      onEnd: () => this.#watches.delete(watch),
-    });
-    this.#watches.add(watch);
-    watch.start();
-  };
+  /** Ends all calls, with UNAVAILABLE. Idempotent. */
+  close(): void {
+    this.#isClosed = true;
+    for (const call of this.#calls) this.#fail(call, etcdErrors.stopped());
+  }
 
-  /** Answers each request of a stream, one after another. */
-  #eachOf(answer: (message: Buffer) => Promise<Buffer>): handleBidiStreamingCall<Buffer, Buffer> {
-    return (call) => {
-      call.on("error", () => {});
-      call.on("end", () => call.end());
-      call.on("data", (message: Buffer) => {
-        call.pause();
-        answer(message).then(
-          (response) => call.write(response, () => call.resume()),
-          (error: unknown) => call.emit("error", this.#statusOf(error, call.getPath())),
+  #request(headers: OutgoingHttpHeaders): InProcessCall {
+    const call = new InProcessCall(String(headers["grpc-encoding"] ?? ""));
+    const path = String(headers[":path"]);
+    this.#calls.add(call);
+    call.on("close", () => this.#calls.delete(call));
+    // The caller listens to it then.
+    process.nextTick(() => this.#serve(call, path));
+    return call;
+  }
+
+  #serve(call: InProcessCall, path: string): void {
+    const method = this.#methods[path];
+    if (method !== undefined) call.serve(this.#answering(call, path, method));
+    else if (path === "/etcdserverpb.Watch/Watch") {
+      const { served, progressIntervalMs } = this.#options;
+      new StoreWatchCall(call, served, progressIntervalMs).start();
+    } else this.#fail(call, unimplementedMethod(path.slice(1)));
+  }
+
+  /** Answers each request, one after another. Of a call with one response what follows the first is ignored. */
+  #answering(call: InProcessCall, path: string, answer: Method): CallHandler {
+    const isStream = path === keepAlivePath;
+    let gone: AbortController | undefined;
+    return {
+      take: (message) => {
+        call.pauseRequests();
+        gone = new AbortController();
+        const { signal } = gone;
+        answer(message, signal).then(
+          (response) => {
+            gone = undefined;
+            const hasRoom = call.respond(frameOf(response));
+            if (!isStream) call.finish(status.OK);
+            else if (hasRoom) call.resumeRequests();
+          },
+          (error: unknown) => this.#failed(call, path, error, signal),
         );
-      });
+      },
+      onRoom: () => call.resumeRequests(),
+      requestsEnded: () => {
+        if (isStream) call.finish(status.OK);
+        else call.finish(status.UNKNOWN, "EOF");
+      },
+      closed: () => gone?.abort(),
     };
   }
 
-  /** `signal`: aborted if its client has cancelled it, so that it is no failure. */
-  #statusOf(thrown: unknown, path: string, signal?: AbortSignal): StatusError {
+  /** What a method has thrown ends its call. If the call has ended before, which aborts the signal, it is no failure. */
+  #failed(call: InProcessCall, path: string, thrown: unknown, signal: AbortSignal): void {
     if (hasReason(thrown, "STORAGE_FULL")) this.#maintenance.refusedWrite();
     const error = toEtcdError(thrown);
-    if (error.cause !== undefined && signal?.aborted !== true) {
+    if (error.cause !== undefined && !signal.aborted) {
       const why = messageOf(error.cause);
       this.#options.logger.error({ method: path.slice(1), why }, "a call of etcd's API failed");
     }
-    return asStatus(error);
+    this.#fail(call, error);
   }
-}
 
-/** A success has no text, as from etcd. */
-const withoutText: ServerInterceptor = (_method, call) =>
-  new ServerInterceptingCall(call, {
-    sendStatus: (sent, next) => next(sent.code === status.OK ? { ...sent, details: "" } : sent),
-  });
-
-/** Whatever the method's kind, its client gets the status. */
-function refusing(path: string): handleServerStreamingCall<Buffer, Buffer> {
-  return (call) => void call.emit("error", asStatus(unimplementedMethod(path.slice(1))));
+  #fail(call: InProcessCall, { code, message }: EtcdError): void {
+    call.finish(code, message);
+  }
 }

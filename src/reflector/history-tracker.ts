@@ -3,14 +3,25 @@ import { hasReason, otherHistory, WatchFanoutError } from "../base/errors.ts";
 import type { KeptState } from "../cache-files/kept-state.ts";
 import type { WatchBatch, WatchEvent } from "../model/event.ts";
 import { isSameObject, type StoredObject } from "../model/object.ts";
-import type { Scope, Storage, WrittenObjects } from "../storage/storage.ts";
-import { readPast } from "./backfill/past-events.ts";
+import type { Scope, Storage } from "../storage/storage.ts";
+import { type KnownKeys, RecentChanges } from "./recent-changes.ts";
 
 /** Interval between reads of the history's id, in milliseconds. */
 const askAgainMs = 2_000;
 
 /** Number of these intervals after which a state that is kept gets progress. */
 const readsPerProgress = 30;
+
+/**
+ * Whether a store can prove that it has the history of a state that was kept: by the id of the history, or by its changes.
+ */
+export function isProvable({ historyId }: KeptState, storage: Storage): boolean {
+  return historyId !== "" || storage.writtenAfter !== undefined;
+}
+
+/** Why a state that is not provable can't be used. */
+export const unprovable =
+  "the id of its history was not known, and no other way shows whether the source still has that history";
 
 /** The history that a Reflector follows, and the checks that detect another one. */
 export class HistoryTracker {
@@ -20,6 +31,8 @@ export class HistoryTracker {
   /** Only for a storage with `writtenAfter`. */
   readonly #recent: RecentChanges | undefined;
   #id = "";
+  /** Whether the state was kept by an earlier process, and the store has not confirmed it since. */
+  #isKept = false;
 
   /** `onIdentified` is called when an id becomes known that could not be read before. */
   constructor(
@@ -46,6 +59,7 @@ export class HistoryTracker {
   /** Follows the history with this id, from a listed state on. */
   reset(id: string, objects: readonly StoredObject[], revision: number): void {
     this.#id = id;
+    this.#isKept = false;
     this.#fingerprint.ofState(objects);
     this.#recent?.reset(objects, revision);
   }
@@ -53,6 +67,7 @@ export class HistoryTracker {
   /** Follows the history of a state that was kept, whose last events were these. */
   restore(kept: KeptState): void {
     this.#id = kept.historyId;
+    this.#isKept = true;
     this.#fingerprint.ofState(kept.objects);
     this.#fingerprint.of(kept.events.at(-1));
     this.#recent?.restore(kept);
@@ -85,6 +100,8 @@ export class HistoryTracker {
     const id = await this.#storage.historyId(signal);
     if (id === "" || id === this.#id) return;
     if (this.#id !== "") throw otherHistory(this.#id, id);
+    // A state of a history that was not known must not get the id of the one that the store has now.
+    if (this.#isKept) return;
     this.#id = id;
     this.#onIdentified(id);
   }
@@ -95,7 +112,10 @@ export class HistoryTracker {
    * known one are few.
    */
   async checkState(signal: AbortSignal): Promise<void> {
-    await this.#recent?.check(this.#storage, signal);
+    // Without an id, as many changes as are recorded must be the same.
+    const mayReadEvents = !this.#isKept || this.#id !== "";
+    await this.#recent?.check(this.#storage, signal, mayReadEvents);
+    this.#isKept = false;
   }
 
   /** Does both checks. */
@@ -184,235 +204,6 @@ function notThisHistory({ key, modRevision }: StoredObject): WatchFanoutError {
     "HISTORY_CHANGED",
     `The store no longer has the change of ${JSON.stringify(key)} at revision ${modRevision}: its history ` +
       "has changed. Relist and watch from the list's revision.",
-    { metadata: { history_id: "" } },
-  );
-}
-
-/** Maximum number of recorded changes. */
-const capacity = 64;
-
-/** Number of revisions that are read before the last change, and at least after it; maximum size of their events in bytes. */
-const fewRevisions = 1_000;
-const maxReadBytes = 4 * 1024 ** 2;
-
-/** The keys of the known state, as it is now. */
-export interface KnownKeys {
-  readonly has: (key: string) => boolean;
-  readonly clock: Clock;
-}
-
-/**
- * The newest changes of a history and its number of objects, which identify a state.
- *
- * A restored store that has grown past its old revision may have the same last change: if a resource was not written
- * since the backup, both histories have that. But then every difference was written after it, or was deleted. So the
- * store is asked, at the last delivered revision, what was written after the oldest recorded change. It must be
- * exactly the recorded changes, and the number of objects must be the same.
- *
- * To find that, a store reads all keys. If the last change was few revisions ago, they are read instead, with some before it,
- * as a watch has them: they must be the recorded changes, and nothing that leads to another state. That proves nothing
- * of deletions that are not recorded, so it needs a change after the list.
- */
-export class RecentChanges {
-  readonly #scope: Scope;
-  /** A ring buffer of changes in the order of delivery, without values. */
-  readonly #keys: string[] = [];
-  readonly #revisions: number[] = [];
-  readonly #isDeletionAt: boolean[] = [];
-  /** The index of the next change in the ring buffer. */
-  #next = 0;
-  /** Every change after this revision is recorded, except deletions. */
-  #after = 0;
-  /** Every deletion after this revision is recorded as well. */
-  #deletionsAfter = 0;
-  /** The revision of the known state. */
-  #revision = 0;
-  #count = 0;
-  readonly #known: KnownKeys | undefined;
-
-  /** Without `known` the state is always compared. */
-  constructor(scope: Scope, known?: KnownKeys) {
-    this.#scope = scope;
-    this.#known = known;
-  }
-
-  /** Starts with a listed state. */
-  reset(objects: readonly StoredObject[], revision: number): void {
-    this.#keys.length = 0;
-    this.#revisions.length = 0;
-    this.#isDeletionAt.length = 0;
-    this.#next = 0;
-    this.#after = 0;
-    this.#deletionsAfter = revision;
-    this.#count = objects.length;
-    this.#revision = revision;
-    for (const { key, modRevision } of newest(objects)) this.#remember(key, modRevision, false);
-  }
-
-  /** Starts with a state that was kept. */
-  restore({
-    objects,
-    revision,
-    events,
-    eventsAfter,
-  }: Omit<KeptState, "historyId" | "syncedAt">): void {
-    this.reset(
-      objects.filter(({ modRevision }) => modRevision <= eventsAfter),
-      revision,
-    );
-    this.#deletionsAfter = eventsAfter;
-    this.#count = objects.length;
-    for (const { type, object } of events.slice(-capacity - 1))
-      this.#remember(object.key, object.modRevision, type === "DELETED");
-  }
-
-  advance({ events, revision }: WatchBatch): void {
-    for (const { type, object } of events) {
-      if (type === "ADDED") this.#count++;
-      else if (type === "DELETED") this.#count--;
-      this.#remember(object.key, object.modRevision, type === "DELETED");
-    }
-    if (revision !== undefined) this.#revision = revision;
-  }
-
-  /**
-   * Rejects with HISTORY_CHANGED if the store's state at the last delivered revision is not the known state,
-   * REVISION_TOO_OLD if it can't be read any more. Resolves for a storage without `writtenAfter`.
-   */
-  async check(storage: Storage, signal: AbortSignal): Promise<void> {
-    if (storage.writtenAfter === undefined) return;
-    // Copied at one moment, as changes may come during the request.
-    const revision = this.#revision;
-    const count = this.#count;
-    const expected = this.#current();
-    if (await this.#hasNothingElse(storage, signal)) return;
-    const found = await storage.writtenAfter({
-      scope: this.#scope,
-      revision,
-      after: this.#after,
-      limit: expected.size + 1,
-      signal,
-    });
-    const isSame = found.total === count && isExactly(found.written, expected);
-    if (!isSame) throw notThisState(revision, found, count);
-  }
-
-  /**
-   * Whether the store's events around and after the last known change lead to the known state. False as well if that can't be
-   * found out, or a comparison of the state costs less. Rejects as the storage fails.
-   */
-  async #hasNothingElse(storage: Storage, signal: AbortSignal): Promise<boolean> {
-    const revision = this.#revision;
-    const last = this.#revisions.at(this.#next - 1) ?? 0;
-    // A listed state does not show what was deleted after its newest object.
-    const isKnown = last > Math.max(1, this.#after) && last >= this.#deletionsAfter;
-    const isCostly = revision - last > Math.max(fewRevisions, this.#count);
-    if (this.#known === undefined || isCostly || !isKnown) return false;
-    const { has, clock } = this.#known;
-    // A watch would wait for what a restored store does not have yet.
-    if ((await storage.currentRevision(signal)) < revision) return false;
-    const source = { storage, scope: this.#scope, clock };
-    // If the store has compacted what was before, the last change must do.
-    for (const before of [fewRevisions, 0]) {
-      const after = Math.max(1, this.#after, last - 1 - before);
-      const expected = this.#since(after);
-      const { past, failure } = await readPast(source, [after], revision, maxReadBytes, signal);
-      if (past !== undefined) {
-        const isAbsent = (key: string): boolean => revision === this.#revision && !has(key);
-        return leadsTo(past.events, expected, isAbsent);
-      }
-      if (!hasReason(failure, "REVISION_TOO_OLD") || last !== this.#revisions.at(this.#next - 1))
-        return false;
-    }
-    return false;
-  }
-
-  /** The recorded changes after a revision, by key: the last revision of each, 0 if it was deleted. */
-  #since(after: number): Map<string, number> {
-    const since = new Map<string, number>();
-    const length = this.#keys.length;
-    for (let i = 0; i < length; i++) {
-      const at = (this.#next + i) % length;
-      const revision = this.#revisions[at] ?? 0;
-      if (revision > after)
-        since.set(this.#keys[at] ?? "", this.#isDeletionAt[at] === true ? 0 : revision);
-    }
-    return since;
-  }
-
-  /** The recorded changes that were not deleted later, by key. */
-  #current(): Map<string, number> {
-    const current = new Map<string, number>();
-    const length = this.#keys.length;
-    for (let i = 0; i < length; i++) {
-      const at = (this.#next + i) % length;
-      const key = this.#keys[at] ?? "";
-      const revision = this.#revisions[at] ?? 0;
-      // Of a revision that is partly overwritten in the ring buffer, the other changes are unknown.
-      if (revision <= this.#after || this.#isDeletionAt[at] === true) current.delete(key);
-      else current.set(key, revision);
-    }
-    return current;
-  }
-
-  #remember(key: string, revision: number, isDeletion: boolean): void {
-    const at = this.#next;
-    this.#after = Math.max(this.#after, this.#revisions[at] ?? 0);
-    this.#keys[at] = key;
-    this.#revisions[at] = revision;
-    this.#isDeletionAt[at] = isDeletion;
-    this.#next = (at + 1) % capacity;
-  }
-}
-
-/** The newest objects in the order of their revisions: one more than is recorded. */
-function newest(objects: readonly StoredObject[]): readonly StoredObject[] {
-  const most = capacity + 1;
-  const byRevision = (one: StoredObject, other: StoredObject): number =>
-    one.modRevision - other.modRevision;
-  let chosen: StoredObject[] = [];
-  let oldest = 0;
-  for (const object of objects) {
-    if (object.modRevision < oldest) continue;
-    chosen.push(object);
-    // Sorted rarely, so that the cost stays low even if each object is newer than all before.
-    if (chosen.length < 16 * most) continue;
-    chosen = chosen.sort(byRevision).slice(-most);
-    oldest = chosen[0]?.modRevision ?? 0;
-  }
-  return chosen.sort(byRevision).slice(-most);
-}
-
-/** Whether all events lead to what is expected of each key. Other keys may have come and gone: `isAbsent` now. */
-function leadsTo(
-  events: readonly WatchEvent[],
-  expected: ReadonlyMap<string, number>,
-  isAbsent: (key: string) => boolean,
-): boolean {
-  const found = new Map<string, number>();
-  for (const { type, object } of events) {
-    found.set(object.key, type === "DELETED" ? 0 : object.modRevision);
-  }
-  for (const [key, at] of expected) if (found.get(key) !== at) return false;
-  for (const [key, at] of found) {
-    if (!expected.has(key) && (at !== 0 || !isAbsent(key))) return false;
-  }
-  return true;
-}
-
-function isExactly(written: readonly StoredObject[], expected: Map<string, number>): boolean {
-  if (written.length !== expected.size) return false;
-  return written.every(({ key, modRevision }) => expected.get(key) === modRevision);
-}
-
-function notThisState(revision: number, found: WrittenObjects, count: number): WatchFanoutError {
-  const [first] = found.written;
-  const such =
-    first === undefined ? "" : `, among them ${JSON.stringify(first.key)} of ${first.modRevision}`;
-  return new WatchFanoutError(
-    "HISTORY_CHANGED",
-    `The store's state at revision ${revision}, ${found.total} objects${such}, is not the known state of ${count} ` +
-      "objects: its history has changed. Relist and watch from the list's revision.",
     { metadata: { history_id: "" } },
   );
 }

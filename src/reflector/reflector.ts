@@ -8,7 +8,7 @@ import type { WatchBatch } from "../model/event.ts";
 import type { StoredObject } from "../model/object.ts";
 import { checkSameHistory } from "../storage/checks.ts";
 import type { Scope } from "../storage/storage.ts";
-import { HistoryTracker } from "./history-tracker.ts";
+import { HistoryTracker, isProvable, unprovable } from "./history-tracker.ts";
 import { ReflectorState } from "./reflector-state.ts";
 import type { ReflectorOptions } from "./reflector-target.ts";
 import { listState, revisionToList } from "./state-lister.ts";
@@ -221,10 +221,15 @@ export class Reflector {
    * it has delivered anything, and so has been confirmed, as any watch that resumes.
    */
   async #restore(): Promise<void> {
-    const { target, loadKept } = this.#options;
+    const { storage, target, loadKept } = this.#options;
     const { signal } = this.#stopping;
     const kept = await loadKept?.(signal);
     if (kept === undefined) return;
+    if (!isProvable(kept, storage)) {
+      const { logger } = this.#options;
+      logger.warn({ problem: unprovable }, "a kept state is not used; its source is listed");
+      return;
+    }
     const { objects, revision, historyId, events } = kept;
     await this.#prepare(objects);
     await this.#prepare(events.flatMap(({ object, previous = object }) => [object, previous]));

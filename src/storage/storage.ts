@@ -35,7 +35,8 @@ export interface Storage {
   count?(prefix: string, revision: number, signal?: AbortSignal): Promise<number>;
   /**
    * Returns what identifies the history that a state came from, if the store may have been restored from a backup: see
-   * `WrittenObjects`. Absent if the history's id always identifies it.
+   * `WrittenObjects`. Absent if the history's id always identifies it. The watches of a storage that has it deliver whole
+   * revisions: each batch has a revision.
    *
    * Rejects with HISTORY_CHANGED for a revision above the store's own, REVISION_TOO_OLD for a compacted one.
    */

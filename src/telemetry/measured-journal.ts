@@ -23,8 +23,14 @@ export class MeasuredJournal implements Journal {
   #failures = 0;
   #lastFailure: DataFileReport["lastFailure"];
 
-  /** `maxBytes`: size of the file above which commits fail. */
-  constructor(journal: Journal, maxBytes: number, clock: Clock, meter: Meter) {
+  /** `maxBytes`: size of the file above which commits fail. `isDetached`: whether the file is not the one at its path any more. */
+  constructor(
+    journal: Journal,
+    maxBytes: number,
+    clock: Clock,
+    meter: Meter,
+    isDetached: () => boolean,
+  ) {
     this.#journal = journal;
     this.#maxBytes = maxBytes;
     this.#clock = clock;
@@ -45,6 +51,11 @@ export class MeasuredJournal implements Journal {
         "By",
         "Size of that file above which writes are refused.",
         () => maxBytes,
+      ),
+      watch_fanout_data_file_detached: gauge(
+        "1",
+        "1 while writes are refused because the file of the embedded store was moved, deleted or replaced while it is in use.",
+        () => (isDetached() ? 1 : 0),
       ),
       watch_fanout_data_revision: gauge(
         "{revision}",

@@ -45,7 +45,7 @@ export const etcdApiBounds: readonly Bound[] = [
   },
   {
     what: "bytes of responses that the client has not accepted",
-    owners: ["ForwardedCall", "UpstreamConnection"],
+    owners: ["ForwardedCall", "Http2Connection"],
     bound:
       "a window of 128 KiB and what has been read at once; after a second counted with responses that are not accepted",
     per: "call, connection, process",
@@ -155,7 +155,7 @@ export const etcdApiBounds: readonly Bound[] = [
   },
   {
     what: "an attempt to connect",
-    owners: ["UpstreamConnection", "UpstreamMember"],
+    owners: ["Http2Connection", "UpstreamMember"],
     bound: "1 for all that wait; 3 s; for 100 ms after a failure calls fail at once",
     per: "member",
     atBound: "the next member; UNAVAILABLE",
@@ -163,7 +163,7 @@ export const etcdApiBounds: readonly Bound[] = [
   },
   {
     what: "a connection without a sign of life",
-    owners: ["UpstreamConnection"],
+    owners: ["Http2Connection"],
     bound: "7 s until it is pinged, 3 s to answer",
     per: "connection",
     atBound: "closed; its calls end with UNAVAILABLE; the next member",

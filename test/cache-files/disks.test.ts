@@ -190,7 +190,7 @@ describe("A folder", () => {
     const { cache } = await KeptCache.open(keeperOf(folder));
     cache.list(10, [["a", "1"]]);
     await cache.keeper.close();
-    for (const other of [{ name: "nodes" }, { identity: "etcd /nodes/" }]) {
+    for (const other of [{ name: "nodes" }, { identity: { prefix: "/nodes/" } }]) {
       const { lines, logger } = recorded();
       expect(await kept(folder, { ...other, logger })).toBeUndefined();
       expect(lines.map(({ text }) => text)).toEqual([

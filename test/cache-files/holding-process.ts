@@ -9,7 +9,13 @@ import { StoredObject } from "../../src/model/object.ts";
 
 const [folder = ""] = process.argv.slice(2);
 const keeper = new FileStateKeeper({
-  ...{ folder, name: "pods", identity: "etcd /pods/", clock: systemClock, logger: silentLogger },
+  ...{
+    folder,
+    name: "pods",
+    identity: { prefix: "/pods/" },
+    clock: systemClock,
+    logger: silentLogger,
+  },
 });
 await keeper.load(new AbortController().signal);
 const objectAt = (revision: number): StoredObject =>

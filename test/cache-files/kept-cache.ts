@@ -37,7 +37,13 @@ export function keeperOf(
   options: Partial<FileKeeperOptions> = {},
 ): FileStateKeeper {
   const keeper = new FileStateKeeper({
-    ...{ folder, name: "pods", identity: "etcd /pods/", clock: systemClock, logger: silentLogger },
+    ...{
+      folder,
+      name: "pods",
+      identity: { prefix: "/pods/" },
+      clock: systemClock,
+      logger: silentLogger,
+    },
     ...options,
   });
   onTestFinished(async () => {

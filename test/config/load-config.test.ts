@@ -238,7 +238,7 @@ const cases: readonly [
     "upstream-token-file",
     "tokens",
     upstreamWith({}),
-    ({ upstream }) => upstream?.tokenFile,
+    ({ upstream }) => upstream?.tokenFile?.path,
     "tokens",
   ],
   [

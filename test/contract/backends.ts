@@ -9,7 +9,8 @@ import type { Etcd } from "../etcd/etcd.ts";
 import { etcdOfFile } from "../etcd/etcd-of-file.ts";
 import { ManualTimers } from "../server/limits/manual-timers.ts";
 import { clientOf, newPrefix, Source } from "../storage/etcd/source.ts";
-import { durableOfFile } from "./durable-of-file.ts";
+import { storeOnFileOfFile } from "../storage/memory/store-on-file.ts";
+import { isThorough } from "../thorough.ts";
 
 /** A store that services are put in front of, and the ways to it that do not lead through them. */
 export interface Backend {
@@ -43,7 +44,7 @@ async function openEmbedded(): Promise<Backend> {
 }
 
 /** A resource of a store that keeps its data in a file, and that other tests write to as well. */
-async function openDurable(store: MemoryStore): Promise<Backend> {
+async function openOnFile(store: MemoryStore): Promise<Backend> {
   const prefix = newPrefix();
   const storage = new MemoryStorage({ store, resource: prefix, prefix });
   return {
@@ -80,8 +81,8 @@ export async function openEtcd(
 }
 
 /**
- * Rows of the wire contract, each a test, over the embedded store, in memory and in a file, and over a real etcd. Called at the
- * top of a file. Returns that etcd, for rows that only it has.
+ * Rows of the wire contract, each a test, over the embedded store in memory and over a real etcd; in a thorough run also over the
+ * embedded store on a file. Called at the top of a file. Returns that etcd, for rows that only it has.
  *
  * Added to a server of grpc-js, rows run over the embedded store only: a server sees the cache, not the store behind it.
  */
@@ -89,11 +90,29 @@ export function describeContract(
   name: string,
   rows: (open: OpenBackend) => void,
 ): () => Promise<Etcd> {
+  return describeRows(name, rows, isThorough);
+}
+
+/** The same for rows that depend on the store more than on the cache: on a file in each run. */
+export function describeStoreContract(
+  name: string,
+  rows: (open: OpenBackend) => void,
+): () => Promise<Etcd> {
+  return describeRows(name, rows, true);
+}
+
+function describeRows(
+  name: string,
+  rows: (open: OpenBackend) => void,
+  areOnFile: boolean,
+): () => Promise<Etcd> {
   const etcdOf = etcdOfFile();
   describe(`${name}, on the embedded store`, () => rows(openEmbedded));
   if (process.env["TEST_SERVER"] === "grpc-js") return etcdOf;
-  const durableOf = durableOfFile();
-  describe(`${name}, on a file`, () => rows(async () => openDurable(await durableOf())));
+  if (areOnFile) {
+    const storeOf = storeOnFileOfFile();
+    describe(`${name}, on a file`, () => rows(async () => openOnFile(await storeOf())));
+  }
   describe(`${name}, on etcd`, () => rows(async () => openEtcd(await etcdOf())));
   return etcdOf;
 }

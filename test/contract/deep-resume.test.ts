@@ -12,7 +12,7 @@ import type { EventType, WatchEvent } from "../../src/model/event.ts";
 import type { Operation } from "../../src/storage/memory/mvcc-store.ts";
 import type { WatchScope, WatchStream } from "../../src/storage/storage.ts";
 import fc, { runs } from "../property.ts";
-import { type Backend, describeContract } from "./backends.ts";
+import { type Backend, describeStoreContract } from "./backends.ts";
 import { openWorld, resource, thing, untilCached } from "./replica.ts";
 import { eventsUntil, nextSummary } from "./watch-summaries.ts";
 
@@ -142,7 +142,7 @@ async function turn({ clock }: Backend): Promise<void> {
   await nextTurn();
 }
 
-describeContract("A watch that resumes from before the event window", (open) => {
+describeStoreContract("A watch that resumes from before the event window", (open) => {
   test("equals one that was never away, or ends with REVISION_TOO_OLD where the store is compacted", async () => {
     let deep = 0;
     let compactions = 0;

@@ -4,7 +4,7 @@ import { type Reason, WatchFanoutError } from "../../src/base/errors.ts";
 import { DeepReads } from "../../src/cacher/catch-up/deep-reads.ts";
 import { retryDelayMs } from "../../src/wire/errors.ts";
 import { ManualTimers } from "../server/limits/manual-timers.ts";
-import { describeContract } from "./backends.ts";
+import { describeStoreContract } from "./backends.ts";
 import {
   openWorld,
   type ReplicaOptions,
@@ -207,7 +207,7 @@ const rows: readonly Row[] = [
   },
 ];
 
-describeContract("Every error", (open) => {
+describeStoreContract("Every error", (open) => {
   test.each(rows)("$reason ($code): $when", async (row) => {
     const world = await openWorld(open, row.options);
     const { error, code, retryMs } = await failure(row.call(world));

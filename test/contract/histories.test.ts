@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { MemoryStorage } from "../../src/storage/memory/memory-storage.ts";
 import { ManualTimers } from "../server/limits/manual-timers.ts";
-import { describeContract, openEtcd } from "./backends.ts";
+import { describeStoreContract, openEtcd } from "./backends.ts";
 import { openWorld, type Replica, resource } from "./replica.ts";
 import { eventsUntil, firstOf } from "./watch-summaries.ts";
 
@@ -48,7 +48,7 @@ const calls: readonly [string, (replica: Replica, history_id: string) => Promise
   ],
 ];
 
-const etcdOf = describeContract("history_id", (open) => {
+const etcdOf = describeStoreContract("history_id", (open) => {
   test.each(calls)("%s: every replica accepts and returns the same", async (_name, call) => {
     const world = await openWorld(open);
     await world.write(["a", ""]);

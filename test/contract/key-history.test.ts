@@ -5,7 +5,7 @@ import type { HistoryResponse__Output } from "../../src/wire/generated/watchfano
 import { put } from "../server/putting.ts";
 import { serveThings } from "../server/served.ts";
 import type { TestClient } from "../server/test-client.ts";
-import { describeContract } from "./backends.ts";
+import { describeStoreContract } from "./backends.ts";
 import { openWorld, resource, untilCached, type World } from "./replica.ts";
 import { eventsOf } from "./watch-summaries.ts";
 
@@ -45,7 +45,7 @@ async function fill(world: World): Promise<number[]> {
 
 const bare = ({ type, object }: Event__Output) => ({ type, object, previous: null });
 
-describeContract("The history of an object", (open) => {
+describeStoreContract("The history of an object", (open) => {
   test("has what a watch would send, the newest first, with deletions and re-creations", async () => {
     const world = await openWorld(open);
     const { revision: start } = await world.client.list({ resource });
@@ -217,7 +217,10 @@ describeContract("The history of an object", (open) => {
     const large = "x".repeat(1_300_000);
     for (let i = 0; i < 7; i++) await world.write(["k", `${i}${large}`]);
     const pages = await pagesOf(world.client, { key: "k" });
-    expect(pages.map(({ events }) => events.length)).toEqual([3, 3, 1]);
+    // A slow store makes pages shorter.
+    for (const { events } of pages) expect([1, 2, 3]).toContain(events.length);
+    const first = pages.flatMap(({ events }) => events.map(({ object }) => object?.value[0]));
+    expect(Buffer.from(first as number[]).toString()).toBe("6543210");
   });
 });
 

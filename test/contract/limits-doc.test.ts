@@ -35,6 +35,7 @@ const exceptions: Readonly<Record<string, string>> = {
   Checks: "problems of the configuration, reported at start",
   Table: "a number for each heading of a printed table",
   knownMessages: "the messages of etcd, a constant",
+  claimsOfOneToken: "a constant",
   noKeys: "a constant",
   startUpText: "no checks, the default of a parameter",
 };

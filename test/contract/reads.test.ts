@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import type { GetRequest } from "../../src/wire/generated/watchfanout/v1/GetRequest.ts";
 import type { TestClient } from "../server/test-client.ts";
-import { describeContract } from "./backends.ts";
+import { describeStoreContract } from "./backends.ts";
 import { keysOf, pagesOf } from "./paging.ts";
 import { openWorld, resource, startReplica, thing, untilCached, untilWaiting } from "./replica.ts";
 
@@ -33,7 +33,7 @@ const reads: readonly [string, Read][] = [
   ],
 ];
 
-describeContract("A read", (open) => {
+describeStoreContract("A read", (open) => {
   describe.each(reads)("%s", (_name, read) => {
     test.each(["REVISION_MATCH_UNSPECIFIED", "REVISION_MATCH_LINEARIZABLE"] as const)(
       "%s: at least as new as any write that completed before the call began",
@@ -166,7 +166,7 @@ describeContract("A read", (open) => {
   });
 });
 
-describeContract("Pages of a List", (open) => {
+describeStoreContract("Pages of a List", (open) => {
   const keys = ["a", "a/1", "a/2", "b", "n/\u{ffee}", "n/\u{1f388}", "z"];
 
   test.each([1, 2, 3, 7, 0])(

@@ -39,6 +39,7 @@ export const semanticsTests: Readonly<Record<string, string>> = {
   "warm-6": "does not continue from the state of another history",
   "warm-7": "relists what is compacted, and delivers the difference",
   "warm-8": "does not know the age of a state that is from the future of a clock that was set back",
+  "warm-9": "starts cold, with one line for each file that is not used",
   "words-1": "of one revision stay together, in the store's order",
   "words-2": "are relative to the prefix, and keys outside it are not part of the resource",
   "words-3": "key order: the same from the cache and from the store",
@@ -272,7 +273,7 @@ export const semanticsTests: Readonly<Record<string, string>> = {
   "subscribe-9": "that gets no credit for the stall timeout is ended alone, with its resume point",
   "subscribe-10": "without credit is ended when it holds most of what waits on its stream",
   "subscribe-11":
-    "A Subscribe stream delivers what as many watches do, with credit, moves and common progress",
+    "A Subscribe stream delivers what as many watches do, with credit, moves and common progress, on %s",
   "subscribe-12": "needs the right of its own, and ends alone when that is lost",
   "subscribe-13": "counts as a stream of its caller, and one above the limit is refused alone",
   "subscribe-14": "is one of 10,000 at most",
@@ -390,6 +391,7 @@ export const semanticsTests: Readonly<Record<string, string>> = {
   "errors-27": "open streams, until one has ended",
   "errors-28": "fail after waiting for five seconds, without an effect",
   "errors-33": "Watch: too many read before the window",
+  "errors-34": "refuses writes with STORAGE_FULL, and serves reads and watches",
   "errors-29":
     "A client that accepts nothing of the next message gets SLOW_CONSUMER, with the last resume point that it has accepted",
   "errors-30": "The enum of the contract has every reason, and those of gRPC itself",
@@ -415,6 +417,9 @@ export const semanticsTests: Readonly<Record<string, string>> = {
   "calls-2": "A write whose response is lost is not sent to any other server.",
   "calls-3": "it waits as long as the server asks, and longer each time.",
   "calls-4": "it fails without waiting if the delay exceeds its timeout.",
+  "calls-49": "A %s waits for the replica that is back if the other one is gone, and is made once.",
+  "calls-50":
+    "A call waits no longer for replicas that have failed than for a new connection, and an abort ends the wait.",
   "calls-5": "one with a pending call gets no other.",
   "calls-6": "each gets its share of the watches, also after one of them has ended.",
   "calls-7":

@@ -5,7 +5,10 @@ import { Cacher } from "../../src/cacher/cacher.ts";
 import { AttributeReader } from "../../src/codec/attribute-reader.ts";
 import { JsonCodec } from "../../src/codec/json-codec.ts";
 import { EtcdStorage } from "../../src/storage/etcd/etcd-storage.ts";
+import { MemoryStorage } from "../../src/storage/memory/memory-storage.ts";
 import type { Operation } from "../../src/storage/memory/mvcc-store.ts";
+import type { Storage } from "../../src/storage/storage.ts";
+import type { Operation as StoreOperation } from "../../src/storage/store.ts";
 import type { StoredObject__Output } from "../../src/wire/generated/watchfanout/v1/StoredObject.ts";
 import type { SubscribeResponse__Output } from "../../src/wire/generated/watchfanout/v1/SubscribeResponse.ts";
 import type { WatchRequest } from "../../src/wire/generated/watchfanout/v1/WatchRequest.ts";
@@ -25,6 +28,8 @@ import { serve } from "../server/served.ts";
 import type { Subscribing } from "../server/subscribing.ts";
 import type { TestClient } from "../server/test-client.ts";
 import { clientOf, newPrefix, Source, silent } from "../storage/etcd/source.ts";
+import { storeOnFileOfFile } from "../storage/memory/store-on-file.ts";
+import { isThorough } from "../thorough.ts";
 
 /** Buffers so small that a watcher whose reader has no credit stalls soon. */
 const tight = { minBufferBatches: 1, maxBufferBatches: 2 };
@@ -86,21 +91,68 @@ const steps: fc.Arbitrary<Step[]> = fc.array(
   { minLength: 5, maxLength: 40 },
 );
 
+type Entries = readonly (readonly [resource: string, key: string, app: string | null])[];
+
+/** A store of both resources. */
+interface Opened {
+  readonly storageOf: (resource: string) => Storage;
+  /** Writes all in one transaction. Resolves to the revision. */
+  readonly write: (entries: Entries) => Promise<number>;
+  readonly close: () => Promise<void>;
+}
+
 const etcdOf = etcdOfFile();
 
-/** Two resources of one etcd, with all that is written to them. */
-async function openWorld() {
+async function openEtcd(): Promise<Opened> {
   const etcd = await etcdOf();
   const prefix = newPrefix();
   const source = new Source(etcd);
+  const client = clientOf(etcd, { clock: systemClock });
+  return {
+    storageOf: (resource) => new EtcdStorage(client, { prefix: `${prefix}${resource}/` }),
+    write: (entries) =>
+      source.write(
+        prefix,
+        entries.map(([resource, key, app]): Operation => {
+          const path = `${resource}/${key}`;
+          if (app === null) return { type: "delete", key: path };
+          return { type: "put", key: path, value: Buffer.from(labelled(app)) };
+        }),
+      ),
+    close: () => client.close(),
+  };
+}
+
+const storeOf = storeOnFileOfFile();
+
+async function openFile(): Promise<Opened> {
+  const store = await storeOf();
+  const prefix = newPrefix();
+  const nameOf = (resource: string): string => `${prefix}${resource}`;
+  return {
+    storageOf: (resource) => new MemoryStorage({ store, resource: nameOf(resource) }),
+    write: async (entries) => {
+      const operations = entries.map(([resource, key, app]): StoreOperation => {
+        const name = { resource: nameOf(resource), key };
+        if (app === null) return { type: "delete", ...name };
+        return { type: "put", ...name, value: Buffer.from(labelled(app)) };
+      });
+      return (await store.transact({ compares: [], operations })).revision;
+    },
+    close: async () => {},
+  };
+}
+
+/** Two resources of one store, with all that is written to them. */
+async function openWorld(open: () => Promise<Opened>) {
+  const stored = await open();
   const clock = new ManualTimers();
-  const etcdClient = clientOf(etcd, { clock: systemClock });
   const codec = new JsonCodec({ fields: [] });
   const cachers = new Map<string, Cacher>();
   for (const name of resources) {
     const cacher = new Cacher({
       ...{ name, clock, logger: silent, watchers: tight, consistencyIntervalMs: 0 },
-      storage: new EtcdStorage(etcdClient, { prefix: `${prefix}${name}/` }),
+      storage: stored.storageOf(name),
       attributes: new AttributeReader(codec, clock, silent),
     });
     cacher.start();
@@ -115,15 +167,8 @@ async function openWorld() {
   await until(() => [...cachers.values()].every(({ ready }) => ready));
   const { client, server } = await serve(cachers, clock);
   const models = new Map(resources.map((name) => [name as string, new Model()]));
-  const write = async (entries: readonly (readonly [string, string, string | null])[]) => {
-    const revision = await source.write(
-      prefix,
-      entries.map(([resource, key, app]): Operation => {
-        const path = `${resource}/${key}`;
-        if (app === null) return { type: "delete", key: path };
-        return { type: "put", key: path, value: Buffer.from(labelled(app)) };
-      }),
-    );
+  const write = async (entries: Entries) => {
+    const revision = await stored.write(entries);
     for (const [name, model] of models) {
       const own = entries.filter(([resource]) => resource === name);
       const toModel = own.map(([, key, app]): Entry => [key, app === null ? null : labelled(app)]);
@@ -137,7 +182,7 @@ async function openWorld() {
     clock.advance(0);
     await drained;
     for (const cacher of cachers.values()) await cacher.close();
-    await etcdClient.close();
+    await stored.close();
   };
   return { cachers, client, clock, models, write, until, close };
 }
@@ -242,95 +287,101 @@ function wrongCuts(log: readonly SubscribeResponse__Output[], asked: readonly Se
   return wrong;
 }
 
-test("A Subscribe stream delivers what as many watches do, with credit, moves and common progress", async () => {
-  await fc.assert(
-    fc.asyncProperty(arbitraryRequests, steps, async (requested, stepped) => {
-      const world = await openWorld();
-      const { client, models, until, cachers } = world;
-      const base = await world.write([
-        ["a", "x/1", "web"],
-        ["b", "y/1", "db"],
-      ]);
-      await until(() => [...cachers.values()].every(({ revision }) => revision >= base));
-      const recording = new Recording(client);
-      const { stream } = recording;
-      /** The ids of each one, the current one last. */
-      const ids = requested.map((_, i) => [i + 1]);
-      let nextId = requested.length + 1;
-      const creditOf = ({ credit }: Requested) =>
-        credit === undefined ? {} : { messages: credit };
-      requested.forEach((one, i) => {
-        stream.add(i + 1, requestOf(one, base), creditOf(one));
-      });
-      const separate = requested.map((one) => client.watch(requestOf(one, base)));
-      const asked: Set<number>[] = [];
-      let last = base;
-      for (const step of stepped) {
-        const at = "watch" in step ? step.watch % requested.length : 0;
-        const one = requested[at] as Requested;
-        const own = ids[at] as number[];
-        if (step.do === "write") {
-          last = await world.write(
-            step.entries.map(([resource, key, app]) => [
-              ...([resources[resource] as string, keys[key] as string, app] as const),
-            ]),
-          );
-        } else if (step.do === "cut") {
-          asked.push(new Set(ids.map((each) => each.at(-1) as number)));
-          stream.requestProgress(0, asked.length);
-        } else if (step.do === "rest") {
-          for (let i = 0; i < 20; i++) await nextTurn();
-        } else if (step.do === "grant" && one.credit !== undefined) {
-          stream.grant(own.at(-1) as number, { messages: step.messages });
-        } else if (step.do === "move") {
-          const old = own.at(-1) as number;
-          stream.remove(old);
-          await until(() => recording.hasEnded(old));
-          const point = resumePointOf(own.flatMap((id) => recording.of(id)));
-          // Before its first resume point it begins again.
-          if (point === undefined) own.length = 0;
-          own.push(nextId);
-          const again = point === undefined ? one : { ...one, initial: false };
-          stream.add(nextId, requestOf(again, point ?? base), creditOf(one));
-          nextId++;
+const stores: [string, () => Promise<Opened>, number][] = [["etcd", openEtcd, runs(40)]];
+if (isThorough) stores.push(["the embedded store on a file", openFile, runs(100)]);
+
+test.each(stores)(
+  "A Subscribe stream delivers what as many watches do, with credit, moves and common progress, on %s",
+  async (_, open, numRuns) => {
+    await fc.assert(
+      fc.asyncProperty(arbitraryRequests, steps, async (requested, stepped) => {
+        const world = await openWorld(open);
+        const { client, models, until, cachers } = world;
+        const base = await world.write([
+          ["a", "x/1", "web"],
+          ["b", "y/1", "db"],
+        ]);
+        await until(() => [...cachers.values()].every(({ revision }) => revision >= base));
+        const recording = new Recording(client);
+        const { stream } = recording;
+        /** The ids of each one, the current one last. */
+        const ids = requested.map((_, i) => [i + 1]);
+        let nextId = requested.length + 1;
+        const creditOf = ({ credit }: Requested) =>
+          credit === undefined ? {} : { messages: credit };
+        requested.forEach((one, i) => {
+          stream.add(i + 1, requestOf(one, base), creditOf(one));
+        });
+        const separate = requested.map((one) => client.watch(requestOf(one, base)));
+        const asked: Set<number>[] = [];
+        let last = base;
+        for (const step of stepped) {
+          const at = "watch" in step ? step.watch % requested.length : 0;
+          const one = requested[at] as Requested;
+          const own = ids[at] as number[];
+          if (step.do === "write") {
+            last = await world.write(
+              step.entries.map(([resource, key, app]) => [
+                ...([resources[resource] as string, keys[key] as string, app] as const),
+              ]),
+            );
+          } else if (step.do === "cut") {
+            asked.push(new Set(ids.map((each) => each.at(-1) as number)));
+            stream.requestProgress(0, asked.length);
+          } else if (step.do === "rest") {
+            for (let i = 0; i < 20; i++) await nextTurn();
+          } else if (step.do === "grant" && one.credit !== undefined) {
+            stream.grant(own.at(-1) as number, { messages: step.messages });
+          } else if (step.do === "move") {
+            const old = own.at(-1) as number;
+            stream.remove(old);
+            await until(() => recording.hasEnded(old));
+            const point = resumePointOf(own.flatMap((id) => recording.of(id)));
+            // Before its first resume point it begins again.
+            if (point === undefined) own.length = 0;
+            own.push(nextId);
+            const again = point === undefined ? one : { ...one, initial: false };
+            stream.add(nextId, requestOf(again, point ?? base), creditOf(one));
+            nextId++;
+          }
         }
-      }
-      for (const [i, one] of requested.entries()) {
-        if (one.credit !== undefined)
-          stream.grant(ids[i]?.at(-1) as number, { messages: 1_000_000 });
-      }
-      asked.push(new Set(ids.map((each) => each.at(-1) as number)));
-      stream.requestProgress(0, asked.length);
-      await until(() => recording.answered === asked.length || recording.failure !== undefined);
-      expect(recording.failure).toBeUndefined();
-      expect(recording.log.filter(({ refused }) => refused)).toEqual([]);
-      expect(wrongCuts(recording.log, asked)).toEqual([]);
-      for (const [i, one] of requested.entries()) {
-        const { changes } = models.get(one.resource) as Model;
-        const streams = (ids[i] as number[]).map((id) => recording.of(id));
-        const delivery = one.latest ? ("LATEST_STATE" as const) : ("EVERY_EVENT" as const);
-        expect(brokenBy({ view: viewOf(one), delivery, streams }, changes)).toEqual([]);
-        const responses: SeenResponse[] = [];
-        for (const cacher of cachers.values()) cacher.requestProgress();
-        while ((resumePointOf(responses) ?? 0) < last) {
-          const next = separate[i]?.next() as Promise<WatchResponse__Output>;
-          let isHere = false;
-          void next.finally(() => {
-            isHere = true;
-          });
-          await until(() => isHere);
-          responses.push(seen(await next));
+        for (const [i, one] of requested.entries()) {
+          if (one.credit !== undefined)
+            stream.grant(ids[i]?.at(-1) as number, { messages: 1_000_000 });
         }
-        const events = (of: readonly SeenResponse[]) => of.flatMap((each) => each.events);
-        expect(stateOf(events(streams.flat()))).toEqual(stateOf(events(responses)));
-        if (one.latest || one.initial) continue;
-        expect(events(streams.flat())).toEqual(events(responses));
-      }
-      await world.close();
-    }),
-    { numRuns: runs(40) },
-  );
-});
+        asked.push(new Set(ids.map((each) => each.at(-1) as number)));
+        stream.requestProgress(0, asked.length);
+        await until(() => recording.answered === asked.length || recording.failure !== undefined);
+        expect(recording.failure).toBeUndefined();
+        expect(recording.log.filter(({ refused }) => refused)).toEqual([]);
+        expect(wrongCuts(recording.log, asked)).toEqual([]);
+        for (const [i, one] of requested.entries()) {
+          const { changes } = models.get(one.resource) as Model;
+          const streams = (ids[i] as number[]).map((id) => recording.of(id));
+          const delivery = one.latest ? ("LATEST_STATE" as const) : ("EVERY_EVENT" as const);
+          expect(brokenBy({ view: viewOf(one), delivery, streams }, changes)).toEqual([]);
+          const responses: SeenResponse[] = [];
+          for (const cacher of cachers.values()) cacher.requestProgress();
+          while ((resumePointOf(responses) ?? 0) < last) {
+            const next = separate[i]?.next() as Promise<WatchResponse__Output>;
+            let isHere = false;
+            void next.finally(() => {
+              isHere = true;
+            });
+            await until(() => isHere);
+            responses.push(seen(await next));
+          }
+          const events = (of: readonly SeenResponse[]) => of.flatMap((each) => each.events);
+          expect(stateOf(events(streams.flat()))).toEqual(stateOf(events(responses)));
+          if (one.latest || one.initial) continue;
+          expect(events(streams.flat())).toEqual(events(responses));
+        }
+        await world.close();
+      }),
+      { numRuns },
+    );
+  },
+);
 
 /** The objects that events lead to. */
 function stateOf(events: readonly SeenResponse["events"][number][]): Record<string, SeenObject> {

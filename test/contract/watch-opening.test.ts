@@ -1,11 +1,11 @@
 import { describe, expect, test } from "vitest";
-import { describeContract } from "./backends.ts";
+import { describeStoreContract } from "./backends.ts";
 import { openWorld, resource, untilCached, untilWaiting } from "./replica.ts";
 import { eventsUntil, nextSummary, summaryOf } from "./watch-summaries.ts";
 
 const freshnessTimeoutMs = 3_000;
 
-describeContract("How a watch begins", (open) => {
+describeStoreContract("How a watch begins", (open) => {
   describe("neither after_revision nor send_initial_events", () => {
     test("at once a bookmark with C, the linearizable current revision; then everything after C", async () => {
       const world = await openWorld(open);

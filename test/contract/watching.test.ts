@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { WatchRequest } from "../../src/wire/generated/watchfanout/v1/WatchRequest.ts";
-import { describeContract } from "./backends.ts";
+import { describeStoreContract } from "./backends.ts";
 import { openWorld, resource, thing, untilCached, type World } from "./replica.ts";
 import { watchResponseSize } from "./response-size.ts";
 import { eventsUntil, nextSummary, summaryOf } from "./watch-summaries.ts";
@@ -9,7 +9,7 @@ const minute = 60_000;
 const mebibyte = 1024 ** 2;
 const fourMebibytes = 4 * mebibyte;
 
-describeContract("Bookmarks", (open) => {
+describeStoreContract("Bookmarks", (open) => {
   /** A watch of what is never written, and how to move the store's revision. */
   async function idle(request: WatchRequest = {}, options: { deadline?: number } = {}) {
     const world = await openWorld(open);
@@ -121,7 +121,7 @@ describeContract("Bookmarks", (open) => {
   });
 });
 
-describeContract("A selector is applied to the object before and after:", (open) => {
+describeStoreContract("A selector is applied to the object before and after:", (open) => {
   const inside = thing("web", "n1");
   const alsoInside = thing("db", "n1");
   const outside = thing("web", "n2");
@@ -195,7 +195,7 @@ describeContract("A selector is applied to the object before and after:", (open)
   });
 });
 
-describeContract("Events", (open) => {
+describeStoreContract("Events", (open) => {
   test("without a selector an object that did not exist just before is ADDED", async () => {
     const world = await openWorld(open);
     const watch = world.client.watch({ resource });
@@ -270,7 +270,7 @@ describeContract("Events", (open) => {
   });
 });
 
-describeContract("Responses stay below 4 MiB:", (open) => {
+describeStoreContract("Responses stay below 4 MiB:", (open) => {
   const keys = Array.from({ length: 9 }, (_, i) => `large-${i}`);
 
   async function fill(world: World): Promise<number> {
@@ -334,7 +334,7 @@ describeContract("Responses stay below 4 MiB:", (open) => {
   });
 });
 
-describeContract("A stream", (open) => {
+describeStoreContract("A stream", (open) => {
   test("is not ended by the event window before initial_events_end: events after R are retained", async () => {
     const eventWindow = { ageMs: 0, minEvents: 3, maxEvents: 3, maxBytes: 1_000_000 };
     const world = await openWorld(open, { cacher: { eventWindow } });

@@ -1,11 +1,11 @@
 import { describe, expect, test } from "vitest";
-import { describeContract, type EtcdBackend, openEtcd } from "./backends.ts";
+import { describeStoreContract, type EtcdBackend, openEtcd } from "./backends.ts";
 import { openWorld, resource, untilCached, type World } from "./replica.ts";
 import { eventsUntil, nextSummary } from "./watch-summaries.ts";
 
 const absent = 0;
 
-const etcdOf = describeContract("A write", (open) => {
+const etcdOf = describeStoreContract("A write", (open) => {
   const value = Buffer.from("new");
 
   /** `a` stands at the revision, `b` does not exist. */

@@ -13,8 +13,8 @@ export const durableEntries: readonly CorpusEntry[] = [
     mutations: [
       {
         file: changes,
-        find: "    await this.allKept(signal);\n    return changed;",
-        replace: "    return changed;",
+        find: "if (!(await this.#isRefusedWithOthers(goesAlone, signal))) return result;",
+        replace: "return result;",
       },
     ],
   },
@@ -23,12 +23,12 @@ export const durableEntries: readonly CorpusEntry[] = [
     source: "Answer a refusal when it is known",
     bug: "A conflict shows an object that is not synced.",
     shows: "A client learns of a write that is lost with the power.",
-    seed: { seed: 120_410, message: "Kept: " },
+    seed: { seed: 120_019, message: "Linearizable: " },
     mutations: [
       {
         file: changes,
-        find: "      await this.allKept(signal);\n      throw refusal;",
-        replace: "      throw refusal;",
+        find: "if (await this.#isRefusedWithOthers(goesAlone, signal)) continue;",
+        replace: "",
       },
     ],
   },

@@ -221,7 +221,7 @@ export const ownEntries: readonly CorpusEntry[] = [
     ],
     mutations: [
       {
-        file: "src/reflector/history-tracker.ts",
+        file: "src/reflector/recent-changes.ts",
         find: "if (!isSame) throw notThisState(revision, found, count);",
         replace: "",
       },

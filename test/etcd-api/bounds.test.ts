@@ -9,7 +9,7 @@ import {
 import { pino } from "pino";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { defaultKeepalive, type Keepalive } from "../../src/etcd/client/member.ts";
-import { addressOf, UpstreamConnection } from "../../src/etcd/client/upstream-connection.ts";
+import { addressOf, Http2Connection } from "../../src/etcd/client/upstream-connection.ts";
 import { EtcdApi } from "../../src/etcd-api/etcd-api.ts";
 import { Authorizer } from "../../src/policy/authorizer.ts";
 import type { AuditEntry, RunningServer, ServerOptions } from "../../src/server/server.ts";
@@ -334,7 +334,7 @@ describe("A connection to etcd", () => {
       lost: () => lost++,
     };
     owner.endpoint = `http://127.0.0.1:${port}`;
-    const connection = await UpstreamConnection.connect(clock, owner, maxCallsEver);
+    const connection = await Http2Connection.connect(clock, owner, maxCallsEver);
     return { clock, connection, opened, sockets, lost: () => lost };
   };
 

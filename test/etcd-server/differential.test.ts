@@ -1,5 +1,6 @@
+import { gzipSync } from "node:zlib";
 import { describe, expect, test } from "vitest";
-import type { RawGrpc } from "../etcd-api/raw-grpc.ts";
+import { type RawGrpc, statusOf } from "../etcd-api/raw-grpc.ts";
 import { encode, Message } from "../foreign/protobuf.ts";
 import fc, { runs } from "../property.ts";
 import { callBoth, revisionOf, storesOfFile } from "./compared-stores.ts";
@@ -47,6 +48,41 @@ describe.each([
       // A failure is not reduced: what came before has changed both stores.
       { numRuns: runs(200), endOnFailure: true },
     );
+  });
+
+  test("to requests that are too large, compressed, or missing", async () => {
+    const [its, own] = await Promise.all([stores.etcd(), newOwn()]);
+    const path = "/etcdserverpb.KV/Put";
+    const bytesOfPut = 1.5 * 1024 ** 2;
+    for (const size of [bytesOfPut - 100, bytesOfPut, 2 * 1024 ** 2 + 1, 3 * 1024 ** 2]) {
+      const both = await callBoth(its, own, path, encode({ 1: "a", 2: Buffer.alloc(size) }));
+      expect({ size, ...both?.ours }).toEqual({ size, ...both?.theirs });
+    }
+    const codeOf = async (encoding: string, message: Buffer, client: RawGrpc): Promise<string> => {
+      const call = client.open(path, { "grpc-encoding": encoding });
+      const prefix = Buffer.of(1, 0, 0, 0, 0);
+      prefix.writeUInt32BE(message.length, 1);
+      call.stream.end(Buffer.concat([prefix, message]));
+      return statusOf(await call.response).code;
+    };
+    const large = encode({ 1: "b", 2: Buffer.alloc(3 * 1024 ** 2) });
+    const compressed: [encoding: string, message: Buffer, code: string][] = [
+      ["gzip", gzipSync(encode({ 1: "b", 2: "1" })), "0"],
+      ["gzip", gzipSync(large), "8"],
+      ["gzip", Buffer.from("no gzip"), "13"],
+      ["none", Buffer.of(0), "12"],
+    ];
+    for (const [encoding, message, code] of compressed) {
+      expect(await codeOf(encoding, message, its)).toBe(code);
+      expect(await codeOf(encoding, message, own)).toBe(code);
+    }
+    expect(await revisionOf(own)).toBe(await revisionOf(its));
+    const [theirs, ours] = [its, own].map(async (client) => {
+      const call = client.open(path);
+      call.halfClose();
+      return statusOf(await call.response);
+    });
+    expect(await ours).toEqual(await theirs);
   });
 
   test("to requests with fields of other types than their protos say", async () => {

@@ -1,7 +1,18 @@
+import type { IncomingHttpHeaders } from "node:http2";
+import { setImmediate as nextTurn } from "node:timers/promises";
+import { pino } from "pino";
 import { describe, expect, test } from "vitest";
+import { systemClock } from "../../src/base/clock.ts";
+import { Upstream } from "../../src/etcd/client/upstream.ts";
+import { askUpstream } from "../../src/etcd/client/upstream-call.ts";
+import { embeddedEndpoint } from "../../src/etcd/client/upstream-connection.ts";
 import { etcdMethods } from "../../src/etcd/wire/methods.ts";
+import { decode } from "../../src/etcd-server/protocol/requests.ts";
+import { MemoryStore } from "../../src/storage/memory/memory-store.ts";
+import { frameOf } from "../../src/wire/encode.ts";
 import { type RawGrpc, statusOf } from "../etcd-api/raw-grpc.ts";
 import { encode, Message } from "../foreign/protobuf.ts";
+import { TestJournal } from "../storage/memory/journaled/test-journal.ts";
 import { servedOfFile, serveStore } from "./served-store.ts";
 
 const servedOf = servedOfFile();
@@ -28,6 +39,20 @@ describe("The embedded store's etcd API", () => {
     expect(refused.length).toBe(etcdMethods.size - 19);
     const snapshot = await call(client, "Maintenance/Snapshot");
     expect(snapshot.status.message).toContain("watch-fanout backup");
+  });
+
+  test("logs nothing of a request that can't be read, as clients could fill the log with them", () => {
+    // A flag of nine bytes is no fault of its wire type, but the decoder can't read it.
+    const unreadable = encode({ 1: "a", 4: 2n ** 63n - 1n });
+    let thrown: unknown;
+    try {
+      decode.put(unreadable);
+    } catch (error) {
+      thrown = error;
+    }
+    expect(thrown).toMatchObject({ code: 13 });
+    expect((thrown as Error).cause).toBeUndefined();
+    expect(String(thrown)).toContain("error unmarshalling request");
   });
 
   test("has one member, which is the leader, with the version of etcd that it behaves as", async () => {
@@ -105,7 +130,10 @@ describe("The embedded store's etcd API", () => {
       ...{ code: "3", message: "etcdserver: request is too large" },
     });
     const tooLarge = encode({ 1: "a", 2: Buffer.alloc(3 * 1024 ** 2) });
-    expect((await call(client, "KV/Put", tooLarge)).status.code).toBe("8");
+    expect((await call(client, "KV/Put", tooLarge)).status).toEqual({
+      code: "8",
+      message: "grpc: received message larger than max (3145736 vs. 2097152)",
+    });
     const operations = Array.from({ length: 129 }, () => encode({ 1: encode({ 1: "a" }) }));
     expect((await call(client, "KV/Txn", encode({ 2: operations }))).status).toEqual({
       ...{ code: "3", message: "etcdserver: too many operations in txn request" },
@@ -130,6 +158,62 @@ describe("The embedded store's etcd API", () => {
     } finally {
       await many.close();
     }
+  });
+
+  test("refuses a write as etcd while too many wait for the disk", async () => {
+    const journal = new TestJournal();
+    const onFault = (error: Error): never => {
+      throw error;
+    };
+    const store = await MemoryStore.open({ clock: systemClock, journal, onFault });
+    const slow = await serveStore({}, undefined, store);
+    const large = Buffer.alloc(1024 ** 2);
+    const applied = Array.from({ length: 32 }, (_, i) =>
+      store.update((draft) => draft.put(String(i), large, 0n)),
+    );
+    const waiting = new AbortController();
+    const { signal } = waiting;
+    const writes = Array.from({ length: 10_000 }, () => store.update(() => {}, { signal }));
+    const { status } = await call(slow.client, "KV/Put", encode({ 1: "a", 2: "v" }));
+    waiting.abort();
+    await Promise.allSettled(writes);
+    journal.isAutomatic = true;
+    journal.keep();
+    await Promise.all(applied);
+    await slow.close();
+    expect(status).toEqual({ code: "8", message: "etcdserver: too many requests" });
+  });
+
+  test("gets no further calls once it is closed: they fail as without a connection", async () => {
+    const closed = await serveStore();
+    const upstream = new Upstream({
+      ...{ endpoints: [embeddedEndpoint], certificates: undefined, connect: closed.server.connect },
+      ...{ clock: systemClock, logger: pino({ level: "silent" }) },
+    });
+    const ask = () =>
+      askUpstream(upstream, "/etcdserverpb.KV/Range", {}, encode({ 1: "a" }), systemClock);
+    expect((await ask()).code).toBe(0);
+    await closed.close();
+    expect(await ask()).toMatchObject({ code: 14, message: undefined });
+    expect(upstream.outage?.why).toBe("the store is closed");
+  });
+
+  test("logs no failure of a call that ends with the server", async () => {
+    const logged: string[] = [];
+    const logger = pino({}, { write: (line) => void logged.push(line) });
+    const closing = await serveStore({}, undefined, undefined, logger);
+    await closing.store.update((draft) => {
+      for (let i = 0; i < 50_000; i++) draft.put(String(i), Buffer.of(), 0n);
+    });
+    const reading = closing.connection.request({ ":path": "/etcdserverpb.KV/Range" });
+    const all = { 1: Buffer.of(0), 2: Buffer.of(0) };
+    reading.write(Buffer.concat(frameOf(encode({ ...all, 9: true }))));
+    await nextTurn();
+    const ended = new Promise<IncomingHttpHeaders>((resolve) => reading.on("response", resolve));
+    await closing.close();
+    expect(await ended).toMatchObject({ "grpc-status": "14" });
+    for (let i = 0; i < 10; i++) await nextTurn();
+    expect(logged).toEqual([]);
   });
 
   test("hashes equal states equally, and others not", async () => {

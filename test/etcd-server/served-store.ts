@@ -1,10 +1,12 @@
-import { mkdtempSync, rmSync } from "node:fs";
-import { connect } from "node:net";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { pino } from "pino";
+import { createServer, type Http2Server, type ServerHttp2Stream } from "node:http2";
+import type { AddressInfo } from "node:net";
+import { type Logger, pino } from "pino";
 import { afterAll } from "vitest";
 import { systemClock } from "../../src/base/clock.ts";
+import type {
+  ConnectedMember,
+  UpstreamConnection,
+} from "../../src/etcd/client/upstream-connection.ts";
 import { EtcdServer } from "../../src/etcd-server/etcd-server.ts";
 import { ServedStore } from "../../src/etcd-server/protocol/served-store.ts";
 import { MemoryStore, type MemoryStoreOptions } from "../../src/storage/memory/memory-store.ts";
@@ -13,6 +15,9 @@ import { RawGrpc } from "../etcd-api/raw-grpc.ts";
 /** An embedded store with etcd's API, and a client of it. */
 export interface Served {
   readonly store: MemoryStore;
+  readonly server: Pick<EtcdServer, "connect">;
+  /** For calls of this process. */
+  readonly connection: UpstreamConnection;
   readonly client: RawGrpc;
   /** Another client, on a connection of its own. */
   connect(): RawGrpc;
@@ -22,34 +27,65 @@ export interface Served {
 export async function serveStore(
   options: Partial<MemoryStoreOptions> = {},
   progressIntervalMs: number = 600_000,
+  store: MemoryStore = new MemoryStore({ clock: systemClock, ...options }),
+  logger: Logger = pino({ level: "silent" }),
 ): Promise<Served> {
-  const folder = mkdtempSync(join(tmpdir(), "etcd-server-"));
-  const path = join(folder, "etcd.sock");
-  const store = new MemoryStore({ clock: systemClock, ...options });
   const server = new EtcdServer({
-    ...{ served: new ServedStore(store), progressIntervalMs, logger: pino({ level: "silent" }) },
+    ...{ served: new ServedStore(store), progressIntervalMs, logger },
     historyKey: Buffer.from("/watchfanout/history"),
     clientUrl: () => "http://127.0.0.1:2379",
   });
-  await server.listen(path);
+  const connection = server.connect({ isInUse: true } as ConnectedMember);
+  const passing = await passOn(connection);
+  const { port } = passing.address() as AddressInfo;
   const clients: RawGrpc[] = [];
   const newClient = (): RawGrpc => {
-    const createConnection = () => connect(path);
-    const client = new RawGrpc("http://localhost", undefined, { createConnection });
+    const client = new RawGrpc(`http://127.0.0.1:${port}`);
     clients.push(client);
     return client;
   };
   return {
-    store,
+    ...{ store, connection, server: { connect: (member) => server.connect(member) } },
     client: newClient(),
     connect: newClient,
     close: async () => {
       for (const client of clients) client.close();
       server.close();
+      passing.close();
       await store.close();
-      rmSync(folder, { recursive: true, force: true });
     },
   };
+}
+
+/** Passes calls by HTTP/2 on to a server of this process, as they are. */
+async function passOn(connection: UpstreamConnection): Promise<Http2Server> {
+  const server = createServer();
+  server.on("stream", (stream: ServerHttp2Stream, headers) => {
+    const call = connection.request(headers);
+    stream.on("error", () => {}).on("close", () => call.close(0));
+    stream.on("data", (chunk: Buffer) => {
+      if (!call.write(chunk)) stream.pause();
+    });
+    stream.on("end", () => call.end());
+    call.on("drain", () => stream.resume());
+    let trailers = {};
+    call.on("trailers", (received) => {
+      trailers = received;
+    });
+    call.on("response", (received, flags) => {
+      if (stream.destroyed) return;
+      if (flags !== 0) trailers = received;
+      stream.respond(received, flags === 0 ? { waitForTrailers: true } : { endStream: true });
+    });
+    stream.on("wantTrailers", () => stream.sendTrailers(trailers));
+    call.on("data", (chunk: Buffer) => {
+      if (!stream.write(chunk)) call.pause();
+    });
+    stream.on("drain", () => call.resume());
+    call.on("end", () => stream.end());
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  return server;
 }
 
 /** One for the tests of the file that calls this at its top. */

@@ -1,7 +1,4 @@
-import { mkdtemp, readdir, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { afterEach, describe, expect, test, vi } from "vitest";
+import { afterEach, describe, expect, test } from "vitest";
 import { watchesServedBy } from "../etcd-api/beside-etcd.ts";
 import { startEmbedded, startRelay, untilReady } from "../etcd-api/front.ts";
 import { RawGrpc, statusOf } from "../etcd-api/raw-grpc.ts";
@@ -11,7 +8,6 @@ import { encode, Message } from "../foreign/protobuf.ts";
 const closing: (() => unknown)[] = [];
 afterEach(async () => {
   for (const close of closing.splice(0).reverse()) await close();
-  vi.unstubAllEnvs();
 });
 
 function clientOf(url: string): RawGrpc {
@@ -27,17 +23,6 @@ async function get(client: RawGrpc, key: string): Promise<Message> {
 }
 
 describe("A service with etcd's API over the embedded store", () => {
-  test("has the store's socket in a folder of its own, which goes with it", async () => {
-    const folder = await mkdtemp(join(tmpdir(), "runtime-"));
-    closing.push(() => rm(folder, { recursive: true }));
-    vi.stubEnv("XDG_RUNTIME_DIR", folder);
-    const front = await startEmbedded();
-    const [own = ""] = await readdir(folder);
-    expect(await readdir(join(folder, own))).toEqual(["etcd.sock"]);
-    await front.stop();
-    expect(await readdir(folder)).toEqual([]);
-  });
-
   test("serves watches and reads of its resources from their caches, as with etcd", async () => {
     const front = await startEmbedded({ resource: ["a=/a/", "b=/b/"] });
     closing.push(() => front.stop());

@@ -49,6 +49,19 @@ describe("A watch stream of the embedded store", () => {
     }
   });
 
+  test("answers a progress request although a watch of a compacted revision is created meanwhile", async () => {
+    const started = await served();
+    for (let i = 0; i < 10; i++) await put(started, "a", value);
+    await started.store.compact(5);
+    const watch = new WatchClient(started.client);
+    watch.create(all);
+    await watch.until((responses) => responses.length === 1);
+    watch.requestProgress();
+    watch.create({ ...all, 3: 2 });
+    await watch.until((responses) => responses.some(({ canceled }) => canceled));
+    await watch.until((responses) => responses.some(({ id }) => id === "-1"));
+  });
+
   test("reports the progress of an idle watch that asked for it, and of no other", async () => {
     const started = await served({}, 50);
     const watch = new WatchClient(started.client);

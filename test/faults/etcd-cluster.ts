@@ -155,6 +155,14 @@ export class EtcdCluster {
     });
   }
 
+  /** Resolves once the members apply no more puts, as the space quota was reached. */
+  async untilAlarmed(): Promise<void> {
+    await untilSeen("the alarm that the space quota was reached", async () => {
+      const { alarms = [] } = await this.call("maintenance/alarm", { action: "GET" });
+      return (alarms as readonly object[]).length > 0 ? true : undefined;
+    });
+  }
+
   /** Ends the alarm that the space quota was reached, after the space has been won back. */
   async disarm(): Promise<void> {
     const { alarms = [] } = await this.call("maintenance/alarm", { action: "GET" });

@@ -27,6 +27,8 @@ export interface WriterOptions {
   readonly pauseMs: number;
   /** How often a write goes through the service, and not to etcd itself. */
   readonly throughService: number;
+  /** Whether etcd has the alarm NOSPACE. Default: never. */
+  readonly isAlarmed?: () => boolean;
   /** Gets each step of a write through the service, with the name of the writer. */
   readonly trace?: ((name: string, step: WriterStep) => void) | undefined;
 }
@@ -51,9 +53,9 @@ export type WriterStep =
     }
   | { readonly step: "written"; readonly outcome: Outcome };
 
-/** Reasons after which a write may have been applied: etcd applies the write that reaches its quota, and refuses it. */
+/** Reasons after which a write may have been applied. */
 const saysNothing: ReadonlySet<string> = new Set([
-  ...["OUTCOME_UNKNOWN", "INTERNAL", "DEADLINE_EXCEEDED", "STORAGE_FULL"],
+  ...["OUTCOME_UNKNOWN", "INTERNAL", "DEADLINE_EXCEEDED"],
 ]);
 
 /** Writes until it is stopped, and records the outcome of each write. */
@@ -153,14 +155,17 @@ export class RecordedWriter {
     const unsettle = endpoint.onDisturbed(() => connection.close());
     const [key = ""] = write.keys;
     const expected = random.chance(0.2) ? 0 : undefined;
+    const wasAlarmed = this.#options.isAlarmed?.() === true;
     trace?.(name, { step: "write", id: write.id, key, creates: expected === 0 });
     try {
       const response = await connection.put(key, this.#value(write.id), expected);
       return { outcome: "acknowledged", ...response };
     } catch (error) {
       const reason = error instanceof BareStatus ? error.reason : "";
-      // Only the service itself can say that nothing was written.
-      const isKnown = reason !== "" && !saysNothing.has(reason);
+      // Only the service itself can say that nothing was written. Etcd applies a write that finds its quota reached, and
+      // refuses it, until it has the alarm.
+      const mayBeApplied = saysNothing.has(reason) || (reason === "STORAGE_FULL" && !wasAlarmed);
+      const isKnown = reason !== "" && !mayBeApplied;
       return { outcome: isKnown ? "refused" : "unknown", reason };
     } finally {
       unsettle();

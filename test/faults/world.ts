@@ -89,6 +89,8 @@ export class World {
   readonly reasons: Set<string>;
   /** Changes with each write that has ended. */
   readonly writes: { count: number; readonly changing: Changing };
+  /** Whether a write that begins now is sure to find etcd with the alarm NOSPACE, and so is not applied if it is refused. */
+  isAlarmed = false;
   /** Changes with each response that any watcher receives. */
   readonly delivered: Changing;
   /** The first of etcd's histories that may still be delivered. */
@@ -135,6 +137,7 @@ export class World {
           ...{ name, cluster, prefix, endpoints, throughService, filling, pauseMs },
           random: random.fork(),
           era: () => this.truth.era.index,
+          isAlarmed: () => this.isAlarmed,
         },
         { changed: () => this.#wrote() },
       );

@@ -63,4 +63,8 @@ export const guaranteesTests: Readonly<Record<string, string>> = {
   "fault-31": "without closing leave nothing behind",
   "fault-32": "A client that does this does not affect others, and leaves nothing behind:",
   "fault-33": "%s are released completely",
+  "fault-34":
+    "An embedded store that is killed has every acknowledged write, whole, and its watchers resume",
+  "fault-35":
+    "simulation/simulation.test.ts: Clients of roots and relays get what is promised, whatever the seed does",
 };

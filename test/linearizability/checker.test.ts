@@ -173,6 +173,24 @@ describe.skipIf(!(await hasGo()))("The checker", () => {
     expect(await verdictOf("right-transactions", transactions)).toEqual(verdict);
   });
 
+  /** Nothing is deleted, the response to that is lost, and its repetition is answered with the revision of then. */
+  const emptyRequest: Input = { deletePrefix: "", requestId: "1", range: at([]) };
+  const unmarked: History = {
+    ...{ revision: 1, idsTakeNoRevision: true },
+    operations: [
+      done([0, 1], emptyRequest),
+      done([2, 3], put("a", "a2"), { succeeded: true, revision: 2, before: [], after: [a2] }),
+      done([4, 5], emptyRequest, { succeeded: true, revision: 1, deleted: 0 }),
+      read([6, 7], 2, a2),
+    ],
+  };
+
+  test("accepts ids without a revision of their own only of a store that has such", async () => {
+    expect(await verdictOf("right-unmarked", unmarked)).toMatchObject({ result: "Ok" });
+    const marked = { ...unmarked, idsTakeNoRevision: false };
+    expect(await verdictOf("wrong-unmarked", marked)).toMatchObject({ result: "Illegal" });
+  });
+
   function changed(place: number, by: Partial<Output>): History {
     const changedOne = transactions.operations.map((each, i) =>
       i === place && each.output !== undefined

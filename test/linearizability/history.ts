@@ -81,6 +81,8 @@ export interface Operation {
 /** Everything that wrote to a store which was empty at `revision`, and reads. */
 export interface History {
   readonly revision: number;
+  /** A request with an id that changes nothing takes no revision. In etcd the record of the id is a write. Default: false. */
+  readonly idsTakeNoRevision?: boolean;
   readonly operations: readonly Operation[];
 }
 

@@ -47,6 +47,15 @@ class Term {
     this.#latest = Math.max(this.#latest, until + this.granted.ttlMs + lateMs);
   }
 
+  /** The store is gone: it ends nothing until it is there again, and then its terms begin again, in their whole length. */
+  suspend(): void {
+    this.#latest = Infinity;
+  }
+
+  resume(): void {
+    this.#latest = performance.now() + this.granted.ttlMs + lateMs;
+  }
+
   get isDue(): boolean {
     return performance.now() >= this.#earliest;
   }
@@ -69,6 +78,7 @@ export class LeasingClient {
   readonly #terms: Term[] = [];
   #count = 0;
   #isStopped = false;
+  #isSuspended = false;
   readonly #running: Promise<void>;
 
   constructor(
@@ -92,11 +102,23 @@ export class LeasingClient {
     await this.#running;
   }
 
+  /** The store is gone. */
+  suspend(): void {
+    this.#isSuspended = true;
+    for (const term of this.#terms) term.suspend();
+  }
+
+  /** The store is there again. */
+  resume(): void {
+    this.#isSuspended = false;
+    for (const term of this.#terms) term.resume();
+  }
+
   async #run(): Promise<void> {
     const ticking = setInterval(() => this.#tick(), 20);
     try {
       while (!this.#isStopped) {
-        await this.#live();
+        if (!this.#isSuspended) await this.#live();
         await delay(this.#random.between(0, pauseMs));
       }
       while (this.#terms.length > 0) await delay(100);
@@ -113,6 +135,7 @@ export class LeasingClient {
     const granted = await grant(random.pick(this.#doors).url(), lengthSeconds);
     if (granted === undefined) return;
     const term = new Term(granted, askedAt);
+    if (this.#isSuspended) term.suspend();
     this.#terms.push(term);
     const range = { key: "", isPrefix: false };
     this.#recorder.operations.push({

@@ -5,6 +5,7 @@ import { MemoryStorage } from "../../src/storage/memory/memory-storage.ts";
 import { etcdOfFile } from "../etcd/etcd-of-file.ts";
 import fc from "../property.ts";
 import { clientOf, newPrefix, Source } from "../storage/etcd/source.ts";
+import { openOnFile } from "../storage/memory/store-on-file.ts";
 import { ServedWorld, type Store, servedStep } from "./served-world.ts";
 
 const etcdOf = etcdOfFile();
@@ -16,6 +17,19 @@ async function openEmbedded(): Promise<Store> {
     write: (operations) => storage.txn(operations),
     writeElsewhere: undefined,
     close: async () => {},
+  };
+}
+
+/** Two replicas of a process that keeps its store in a file: the second one has a resource of the same keys. */
+async function openFile(): Promise<Store> {
+  const { store, close } = await openOnFile();
+  const storages = [1, 2].map(() => new MemoryStorage({ store, resource: "things" }));
+  const elsewhere = new MemoryStorage({ store, resource: "others" });
+  return {
+    storages,
+    write: (operations) => (storages[0] as MemoryStorage).txn(operations),
+    writeElsewhere: async () => (await elsewhere.put({ key: "k", value: Buffer.of() })).revision,
+    close,
   };
 }
 
@@ -35,6 +49,7 @@ async function openEtcd(): Promise<Store> {
 
 test.each([
   ["the embedded store", openEmbedded, 60],
+  ["the embedded store on a file", openFile, 25],
   ["etcd", openEtcd, 25],
 ])(
   "Two replicas over %s answer any requests of clients as the model does.",

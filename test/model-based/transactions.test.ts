@@ -9,7 +9,12 @@ import type {
 } from "../../src/storage/store.ts";
 import { type Etcd, startEtcd } from "../etcd/etcd.ts";
 import fc, { runs } from "../property.ts";
-import { type OpenedStore, openEtcdStore, openMemoryStore } from "../storage/store/opened.ts";
+import {
+  type OpenedStore,
+  openEtcdStore,
+  openFileStore,
+  openMemoryStore,
+} from "../storage/store/opened.ts";
 import { type ModelOutcome, TransactionModel } from "./transaction-model.ts";
 
 let etcd: Etcd;
@@ -138,14 +143,15 @@ async function live(
 }
 
 test.each([
-  ["etcd", true, () => openEtcdStore(etcd)],
-  ["the embedded store", false, () => openMemoryStore()],
+  ["etcd", true, async () => openEtcdStore(etcd)],
+  ["the embedded store", false, async () => openMemoryStore()],
+  ["the embedded store on a file", false, openFileStore],
 ])(
   "%s answers any transactions as the model does",
   async (_, marks, open) => {
     await fc.assert(
       fc.asyncProperty(fc.array(request, { maxLength: 30, size: "max" }), async (requests) => {
-        const opened = open();
+        const opened = await open();
         try {
           await live(opened, new TransactionModel(marks), requests);
         } finally {

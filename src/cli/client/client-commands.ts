@@ -6,6 +6,7 @@ import type { PageOptions } from "../../client/calls/options.ts";
 import type { Client } from "../../client/client.ts";
 import type { ResourceInfo } from "../../client/resource-info.ts";
 import type { Page } from "../../client/watch/client-calls.ts";
+import type { RevisionRequirement } from "../../storage/storage.ts";
 import { isGiven } from "../contexts/use-context.ts";
 import {
   type CommandIo,
@@ -56,6 +57,7 @@ import { addImport } from "./import-command.ts";
 import { addLeaseCommands } from "./lease-commands.ts";
 import { addElect, addLock } from "./lock-commands.ts";
 import { printCount, printObject, printPages, resourcesJson } from "./object-output.ts";
+import { addStaleOption, type StaleOptions } from "./staleness.ts";
 import { addTxn } from "./txn-command.ts";
 import { addWatch } from "./watch.ts";
 
@@ -81,15 +83,30 @@ export function addClientCommands(program: Command, io: CommandIo = processIo): 
   addCompletion(program, io);
 }
 
+interface GetOptions extends ClientOptions, RevisionOptions, StaleOptions, ViewOptions {}
+
+/** The options that say how recent a response must be. */
+const revisionFlags = ["at", "revision", "revisionMatch"];
+
+/** The revision requirement, also of a response that may be stale. */
+function requirementOf(
+  command: Command,
+  options: RevisionOptions & StaleOptions,
+): RevisionRequirement {
+  if (options.maxStale !== undefined) return { match: "ANY" };
+  return revisionRequirement(command, options);
+}
+
 /** Adds `get`. */
 function addGet(program: Command, io: CommandIo): void {
   const command = program
     .command("get")
     .description("Read objects by their keys, all at one revision.")
     .argument("<key...>", "the objects' keys, relative to the resource's prefix");
-  addRevisionOptions(addClientOptions(addViewOptions(command))).action(
-    async (keys: readonly string[], options: ClientOptions & RevisionOptions & ViewOptions) => {
-      const at = revisionRequirement(command, options);
+  addRevisionOptions(addClientOptions(addViewOptions(command)));
+  addStaleOption(command, revisionFlags).action(
+    async (keys: readonly string[], options: GetOptions) => {
+      const at = requirementOf(command, options);
       const { resource, historyId, keysOnly, attributes, readMask } = options;
       const [key = ""] = keys;
       if (keys.length === 1) {
@@ -126,6 +143,7 @@ function addGet(program: Command, io: CommandIo): void {
 interface ListOptions
   extends ClientOptions,
     RevisionOptions,
+    StaleOptions,
     SelectorOptions,
     ShardOptions,
     ViewOptions,
@@ -149,24 +167,24 @@ function addList(program: Command, io: CommandIo): void {
     .option("--count", "only the number of objects");
   addRangeOptions(command).addOption(orderOption());
   addShardOption(addViewOptions(addSelectorOptions(command)));
-  const all = addRevisionOptions(addClientOptions(command));
+  const all = addStaleOption(addRevisionOptions(addClientOptions(command)), revisionFlags);
   all.action(async (argument: string | undefined, options: ListOptions) => {
     const prefix = prefixOf(command, argument, options.prefix);
-    const at = revisionRequirement(command, options);
+    const at = requirementOf(command, options);
     const range = rangeOf(command, options);
     if (options.count === true) {
       const conflict = countConflict(options);
       if (conflict !== undefined) usageError(command, `--count can't be used with ${conflict}.`);
     }
     await runSession(io, options, async (session) => {
-      const { resource, output, historyId } = options;
+      const { resource, historyId } = options;
       const { shard, order } = options;
       const selected = {
         ...{ ...selectorsOf(options), ...range },
         ...{ prefix, shard, at, historyId },
       };
       if (options.count === true)
-        return printCount(session, output, await session.client.count(resource, selected));
+        return printCount(session, options, await session.client.count(resource, selected));
       const pages = limited(session.client, options, {
         ...{ ...selected, ...viewOf(options), order: orderOf(order) },
       });

@@ -101,7 +101,7 @@ function fromEnvironment(flags: string, description: string): Option {
 }
 
 /** A parser for commander, from a type of option values. */
-function parseWith<T>(type: z.ZodType<T>): (text: string) => T {
+export function parseWith<T>(type: z.ZodType<T>): (text: string) => T {
   return (text) => {
     const result = type.safeParse(text);
     if (result.success) return result.data;

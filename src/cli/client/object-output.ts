@@ -15,10 +15,11 @@ import { Table } from "../output/table.ts";
 import type { ClientOptions } from "./client-options.ts";
 import type { Session } from "./client-session.ts";
 import { attributesJson, DecodedPrinter } from "./decoded/decoded-printer.ts";
-import { type Format, isDecoded } from "./decoded/output-format.ts";
+import { isDecoded } from "./decoded/output-format.ts";
+import { checkAge, type StaleOptions } from "./staleness.ts";
 
 /** The options that say how objects are shown. */
-interface ShownOptions extends ClientOptions {
+interface ShownOptions extends ClientOptions, StaleOptions {
   readonly keysOnly?: true;
 }
 
@@ -48,7 +49,7 @@ export async function printObject(
   result: ObjectResult,
 ): Promise<void> {
   const { output, io, say } = session;
-  warnIfStale(say, result.staleForMs);
+  checkAge(say, result.staleForMs, options);
   const { resource, output: format } = options;
   if (isDecoded(format)) {
     const printer = await DecodedPrinter.open(session, { ...options, output: format }, [resource]);
@@ -76,10 +77,10 @@ export async function printPages(
   const { resource, output: format } = options;
   if (isDecoded(format)) {
     const printer = await DecodedPrinter.open(session, { ...options, output: format }, [resource]);
-    return printer.printPages(resource, withWarnings(say, pages));
+    return printer.printPages(resource, withWarnings(say, options, pages));
   }
   const table = objectTable(io);
-  for await (const page of withWarnings(say, pages)) {
+  for await (const page of withWarnings(say, options, pages)) {
     if (format === "json") await output.write(pageJson(page));
     else if (format === "table") await output.write(table.format(page.items.map(objectRow)));
     else for (const item of page.items) await printValueLine(output, item);
@@ -88,10 +89,11 @@ export async function printPages(
 
 async function* withWarnings(
   say: Session["say"],
+  options: StaleOptions,
   pages: AsyncIterable<Page> | Iterable<Page>,
 ): AsyncGenerator<Page, void, void> {
   for await (const page of pages) {
-    warnIfStale(say, page.staleForMs);
+    checkAge(say, page.staleForMs, options);
     yield page;
   }
 }
@@ -99,20 +101,14 @@ async function* withWarnings(
 /** Prints the number of objects. As JSON: a ListResponse. */
 export async function printCount(
   { output, say }: Session,
-  format: Format,
+  options: ShownOptions,
   { count, ...page }: CountResult,
 ): Promise<void> {
-  warnIfStale(say, page.staleForMs);
-  if (format !== "json") return output.write(`${count}\n`);
+  checkAge(say, page.staleForMs, options);
+  if (options.output !== "json") return output.write(`${count}\n`);
   await output.write(
     pageJson({ ...page, items: [], remainingItemCount: count, nextPageToken: "" }),
   );
-}
-
-function warnIfStale(say: Session["say"], staleForMs: number | undefined): void {
-  if (staleForMs === undefined) return;
-  const seconds = (staleForMs / 1_000).toFixed(1);
-  say(`The server can't reach its own source: this may be ${seconds} s old.`);
 }
 
 export async function printValueLine(

@@ -34,11 +34,13 @@ import { runSession, type Session } from "./client-session.ts";
 import { DecodedPrinter } from "./decoded/decoded-printer.ts";
 import { isDecoded } from "./decoded/output-format.ts";
 import { batchJson, printValueLine, shownBytes } from "./object-output.ts";
+import { addStaleOption, checkAge, type StaleOptions } from "./staleness.ts";
 
 interface WatchOptions
   extends ClientOptions,
     SelectorOptions,
     HistoryOptions,
+    StaleOptions,
     ShardOptions,
     ViewOptions,
     RangeOptions {
@@ -82,7 +84,7 @@ export function addWatch(program: Command, io: CommandIo): void {
     "only these events: added, modified, deleted",
     eventTypes,
   );
-  const all = addHistoryOption(addClientOptions(command));
+  const all = addStaleOption(addHistoryOption(addClientOptions(command)), ["afterRevision"]);
   all.action(async (argument: string | undefined, given: WatchOptions) => {
     const prefix = prefixOf(command, argument, given.prefix);
     const options = { ...given, ...(prefix !== undefined && { prefix }) };
@@ -127,6 +129,7 @@ async function watchAll(
   // The events of one batch are printed together.
   let printed = Promise.resolve();
   const watch = async (watched: WatchedScope): Promise<void> => {
+    const begin = await startOf(session, options, watched, range, signal);
     const batches = calls.watch(watched.resource, {
       ...selectorsOf(options),
       ...viewOf(options),
@@ -134,11 +137,10 @@ async function watchAll(
       eventTypes: options.eventTypes,
       scope: watched.scope,
       range,
-      afterRevision: options.afterRevision,
+      ...begin,
       sendInitialEvents: options.initial,
       delivery: options.latest === true ? "LATEST_STATE" : undefined,
       includePrevious: options.previous,
-      historyId: options.historyId,
       signal,
       onOpened: () => {
         waiting.delete(watched);
@@ -181,6 +183,28 @@ async function watchAll(
     timer.cancel();
     stopListening();
   }
+}
+
+/** Where a watch begins. With --max-stale: at the revision that the service has in memory. */
+async function startOf(
+  { client, say }: Session,
+  options: WatchOptions,
+  { resource, scope }: WatchedScope,
+  range: KeyRange | undefined,
+  signal: AbortSignal,
+): Promise<{
+  readonly afterRevision?: number | undefined;
+  readonly historyId?: string | undefined;
+}> {
+  const { afterRevision, historyId, maxStale } = options;
+  if (maxStale === undefined) return { afterRevision, historyId };
+  const prefix = scope !== undefined && "key" in scope ? scope.key : scope?.prefix;
+  const page = await client.page(resource, {
+    ...{ prefix, ...range, pageSize: 1, view: "KEYS", at: { match: "ANY" } },
+    ...{ historyId, signal },
+  });
+  checkAge(say, page.staleForMs, options);
+  return { afterRevision: page.revision, historyId: page.historyId };
 }
 
 /** The error for `--scope key=a`, unless there is a resource with that name, says what may have been meant. */

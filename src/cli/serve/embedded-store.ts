@@ -1,6 +1,7 @@
 import { rm } from "node:fs/promises";
 import { messageOf } from "../../base/errors.ts";
 import type { Config, DataConfig } from "../../config/config.ts";
+import type { ReadinessCheck } from "../../server/admin/admin.ts";
 import type { DataFileReport } from "../../server/admin/status/status.ts";
 import { SqliteJournal } from "../../storage/journal/sqlite-journal.ts";
 import { MemoryStore } from "../../storage/memory/memory-store.ts";
@@ -8,15 +9,19 @@ import { MeasuredJournal } from "../../telemetry/measured-journal.ts";
 import type { ProcessContext } from "./process-context.ts";
 import { StartError } from "./start-error.ts";
 
+interface StoreFile {
+  readonly path: string;
+  readonly journal: MeasuredJournal;
+  /** Why writes are refused: the file was moved, deleted or replaced. Undefined: it is in its place. */
+  readonly detached: () => string | undefined;
+}
+
 /** The embedded store of a process, and the file that keeps it. */
 export class EmbeddedStore {
   readonly store: MemoryStore;
-  readonly #file: { readonly path: string; readonly journal: MeasuredJournal } | undefined;
+  readonly #file: StoreFile | undefined;
 
-  private constructor(
-    store: MemoryStore,
-    file?: { readonly path: string; readonly journal: MeasuredJournal },
-  ) {
+  private constructor(store: MemoryStore, file?: StoreFile) {
     this.store = store;
     this.#file = file;
   }
@@ -32,19 +37,27 @@ export class EmbeddedStore {
     onFailure: (message: string) => void,
   ): Promise<EmbeddedStore> {
     const { maxDeletedObjects, maxLeases: maxGrantedLeases } = limits;
-    const options = { clock, maxDeletedObjects, maxGrantedLeases };
-    if (path === undefined) return new EmbeddedStore(new MemoryStore(options));
+    const limited = { clock, maxDeletedObjects, maxGrantedLeases };
+    if (path === undefined) return new EmbeddedStore(new MemoryStore(limited));
     const bounds = { maxHistoryMs: historyMs, maxHistoryBytes: historyBytes, maxBytes };
-    const opened = await unlessUnusable(SqliteJournal.open(path, { clock, sync, ...bounds }));
-    const journal = new MeasuredJournal(opened, maxBytes, clock, meter);
+    let problem: string | undefined;
+    const onDetached = (found: string | undefined): void => {
+      problem = found;
+      if (found === undefined) logger.info({ file: path }, "the data file is in its place again");
+      else logger.error({ file: path, problem }, "the data file is not in its place");
+    };
+    const options = { clock, sync, onDetached, ...bounds };
+    const opened = await unlessUnusable(SqliteJournal.open(path, options));
+    const isDetached = (): boolean => problem !== undefined;
+    const journal = new MeasuredJournal(opened, maxBytes, clock, meter, isDetached);
     const onFault = (error: Error): void => onFailure(`--data: ${messageOf(error)}`);
     try {
       // Of a process that was killed while it made a backup.
       await rm(backupFolderOf(path), { recursive: true, force: true });
-      const store = await unlessUnusable(MemoryStore.open({ ...options, journal, onFault }));
+      const store = await unlessUnusable(MemoryStore.open({ ...limited, journal, onFault }));
       const { historyId, revision, bytes } = journal;
       logger.info({ file: path, revision, bytes, historyId }, "the embedded store is loaded");
-      return new EmbeddedStore(store, { path, journal });
+      return new EmbeddedStore(store, { path, journal, detached: () => problem });
     } catch (error) {
       await journal.close();
       throw error;
@@ -54,6 +67,12 @@ export class EmbeddedStore {
   /** What backups are made of. Undefined: there is no file. */
   get journal(): MeasuredJournal | undefined {
     return this.#file?.journal;
+  }
+
+  /** The check of /readyz: without its file in its place the service still serves reads and watches. */
+  readiness(): readonly ReadinessCheck[] {
+    if (this.#file === undefined) return [];
+    return [{ name: "data", failure: undefined, warning: this.#file.detached() }];
   }
 
   /** What the status shows of the file. Undefined: it has no file. */

@@ -1,6 +1,8 @@
 import type { Config, EtcdConfig } from "../../config/config.ts";
 import type { Bearer } from "../../etcd/client/call-headers.ts";
 import { EtcdClient } from "../../etcd/client/etcd-client.ts";
+import { embeddedEndpoint } from "../../etcd/client/upstream-connection.ts";
+import type { ConnectInProcess } from "../../etcd/client/upstream-member.ts";
 import { EtcdApi } from "../../etcd-api/etcd-api.ts";
 import { registerEtcdApiMetrics } from "../../telemetry/service-metrics.ts";
 import { watchClientCertificates } from "./certificates.ts";
@@ -23,20 +25,20 @@ export function openEtcd(
 }
 
 /**
- * Opens etcd's own API, without a request to etcd. `embedded`: where that of the embedded store is; undefined: the
- * store is not embedded. Undefined if the configuration does not have it.
+ * Opens etcd's own API, without a request to etcd. `connect`: to that of the embedded store; undefined: the store is not
+ * embedded. Undefined if the configuration does not have it.
  */
 export function openEtcdApi(
   { etcdApi, upstream }: Config,
   context: ProcessContext,
-  embedded: string | undefined,
+  connect: ConnectInProcess | undefined,
 ): EtcdApi | undefined {
   if (etcdApi === undefined) return undefined;
   const { clock, logger, files, meter } = context;
   const { next, namespace: prefix, registration: _, ...options } = etcdApi;
   const namespace = prefix === undefined ? undefined : Buffer.from(prefix);
   const { tls, keepalive } = next;
-  const endpoints = embedded === undefined ? next.endpoints : [embedded];
+  const endpoints = connect === undefined ? next.endpoints : [embeddedEndpoint];
   const bearer = bearerOf(next, context) ?? (upstream && noToken);
   const api = new EtcdApi({
     endpoints,
@@ -44,6 +46,7 @@ export function openEtcdApi(
     tls,
     keepalive,
     bearer,
+    connect,
     namespace,
     ...options,
     clock,

@@ -1,10 +1,10 @@
-import { mkdir, open, readFile, rename } from "node:fs/promises";
 import { join } from "node:path";
 import type { Logger } from "pino";
 import { z } from "zod";
 import type { Clock } from "../../base/clock.ts";
 import { messageOf } from "../../base/errors.ts";
 import { within } from "../../base/wait.ts";
+import { nodeDisk, readWhole, replaceWhole } from "../../cache-files/disk.ts";
 import type { ResourceInfo } from "../../client/resource-info.ts";
 
 const fileName = "resources.json";
@@ -24,69 +24,68 @@ const resourceInfo = z.object({
   etcdKeys: z.object({ prefix: z.string(), historyKey: z.string() }).optional(),
 });
 
-const content = z.object({ upstream: z.array(z.string()), resources: z.array(resourceInfo) });
+const content = z.object({
+  upstream: z.array(z.string()),
+  user: z.string(),
+  resources: z.array(resourceInfo),
+});
+
+/** What decides which resources there are. */
+interface ResourcesSource {
+  /** Addresses. */
+  readonly upstream: readonly string[];
+  /** The user that the relay is for the upstream. */
+  readonly user: string;
+}
 
 /**
  * The resources of a relay's upstream, kept in a file: with it and the kept caches a relay starts while its upstream is away.
  * A failure to read or write it is logged, and does no more than that such a start waits.
  */
 export class KeptResources {
-  readonly #folder: string;
-  readonly #upstream: readonly string[];
+  readonly #file: string;
+  readonly #source: ResourcesSource;
   readonly #logger: Logger;
   readonly #clock: Clock;
 
-  /** `upstream`: its addresses. What was kept of another one is not used. */
-  constructor(folder: string, upstream: readonly string[], logger: Logger, clock: Clock) {
-    this.#clock = clock;
-    this.#folder = folder;
-    this.#upstream = [...upstream].sort();
+  /** What was kept of another source is not used. */
+  constructor(folder: string, { upstream, user }: ResourcesSource, logger: Logger, clock: Clock) {
+    this.#file = join(folder, fileName);
+    this.#source = { upstream: [...upstream].sort(), user };
     this.#logger = logger;
+    this.#clock = clock;
   }
 
   /** Undefined: none are kept, or they can't be used. */
   async load(): Promise<readonly ResourceInfo[] | undefined> {
-    const file = join(this.#folder, fileName);
     try {
-      const { upstream, resources } = content.parse(
-        JSON.parse(await this.#inTime(readFile(file, "utf8"))),
-      );
-      if (JSON.stringify(upstream) !== JSON.stringify(this.#upstream)) return undefined;
+      const text = await this.#inTime(readWhole(nodeDisk, this.#file));
+      const { upstream, user, resources } = content.parse(JSON.parse(text.toString("utf8")));
+      if (user !== this.#source.user) throw new Error("They are those of another user.");
+      if (upstream.join() !== this.#source.upstream.join())
+        throw new Error(`They are those of another upstream, ${upstream.join(", ")}.`);
       const now = { revision: 0, oldestRevision: 0, historyId: "", staleForMs: undefined };
       return resources.map((resource) => ({ ...resource, codec: resource.codec, ...now }));
     } catch (error) {
       const isAbsent = error instanceof Error && "code" in error && error.code === "ENOENT";
-      if (!isAbsent) {
-        const problem = messageOf(error);
-        this.#logger.warn({ file, problem }, "the kept resources of the upstream can't be used");
-      }
+      if (!isAbsent) this.#warn("the kept resources of the upstream can't be used", error);
       return undefined;
     }
   }
 
   /** Replaces the file at once. */
   async keep(resources: readonly ResourceInfo[]): Promise<void> {
-    const file = join(this.#folder, fileName);
+    const kept = content.parse({ ...this.#source, resources });
+    const bytes = Buffer.from(JSON.stringify(kept));
     try {
-      await this.#inTime(this.#write(file, resources));
+      await this.#inTime(replaceWhole(nodeDisk, this.#file, bytes));
     } catch (error) {
-      const problem = messageOf(error);
-      this.#logger.warn({ file, problem }, "the resources of the upstream can't be kept");
+      this.#warn("the resources of the upstream can't be kept", error);
     }
   }
 
-  async #write(file: string, resources: readonly ResourceInfo[]): Promise<void> {
-    const next = `${file}.new`;
-    await mkdir(this.#folder, { recursive: true, mode: 0o700 });
-    const handle = await open(next, "w", 0o600);
-    try {
-      const kept = content.parse({ upstream: this.#upstream, resources });
-      await handle.writeFile(JSON.stringify(kept));
-      await handle.sync();
-    } finally {
-      await handle.close();
-    }
-    await rename(next, file);
+  #warn(text: string, error: unknown): void {
+    this.#logger.warn({ file: this.#file, problem: messageOf(error) }, text);
   }
 
   #inTime<T>(operation: Promise<T>): Promise<T> {

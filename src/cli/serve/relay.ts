@@ -67,7 +67,7 @@ export class Relay implements RelayedUpstream {
     this.#options = options;
     this.#connectOptions = {
       tls: this.#tls(),
-      token: tokenFile === undefined ? undefined : { file: tokenFile },
+      token: tokenFile === undefined ? undefined : { file: tokenFile.path },
       // A client of this relay retries itself: each tier would multiply the attempts.
       maxAttempts: Math.max(2, addresses.length),
       ...{ clock, relayId: instanceId },

@@ -11,9 +11,11 @@ import type { UpstreamLimiter } from "../../cacher/freshness/upstream-limiter.ts
 import type { Config, UpstreamConfig } from "../../config/config.ts";
 import { formatAddress } from "../../config/value-types.ts";
 import { MemberSync } from "../../etcd/client/member-sync.ts";
+import type { ConnectInProcess } from "../../etcd/client/upstream-member.ts";
 import type { EtcdApi } from "../../etcd-api/etcd-api.ts";
 import { EtcdPages } from "../../etcd-api/etcd-pages.ts";
 import { Registration } from "../../etcd-api/registration.ts";
+import { EtcdServer } from "../../etcd-server/etcd-server.ts";
 import type { MetricsSource, ReadinessCheck } from "../../server/admin/admin.ts";
 import type { DataFileReport } from "../../server/admin/status/status.ts";
 import type { Http1Pages } from "../../server/listener/http1.ts";
@@ -45,10 +47,9 @@ import {
 } from "../../telemetry/storage-metrics.ts";
 import { version } from "../output/version.ts";
 import type { ProcessParts } from "../status/process-status.ts";
-import { CacheFolder } from "./cache-folder.ts";
+import { CacheFolder, ownUser } from "./cache-folder.ts";
 import { certificateChecks, watchExpiry, watchServerCertificates } from "./certificates.ts";
 import { openClientFacing } from "./client-facing.ts";
-import { EmbeddedEtcd } from "./embedded-etcd.ts";
 import { EmbeddedStore } from "./embedded-store.ts";
 import { openEtcdApi } from "./etcd-connections.ts";
 import { KeptResources } from "./kept-resources.ts";
@@ -83,8 +84,8 @@ export class ServiceProcess {
   #resources: ProcessResources | undefined;
   #relay: Relay | undefined;
   #etcdApi: EtcdApi | undefined;
-  /** What etcd's API is in front of, if that is the embedded store. */
-  #embedded: EmbeddedEtcd | undefined;
+  /** What etcd's API is in front of, if that is the embedded store. Undefined before that is open. */
+  #embedded: EtcdServer | undefined;
   #etcdPages: EtcdPages | undefined;
   #server: RunningServer | undefined;
   #rpcs: RpcMetrics | undefined;
@@ -196,7 +197,8 @@ export class ServiceProcess {
     const level = this.#server?.stats().pressure.level ?? "normal";
     const hasEtcdApi = this.#config.etcdApi !== undefined;
     const checks = readiness(this.caches, this.#pending, level, hasEtcdApi);
-    return [...checks, ...certificateChecks(this.context.files.certificates(), Date.now())];
+    const certificates = certificateChecks(this.context.files.certificates(), Date.now());
+    return [...checks, ...(this.#store?.readiness() ?? []), ...certificates];
   }
 
   /** Logs certificates that have expired or expire soon, now and later. Of a service with workers the main process does it. */
@@ -213,17 +215,16 @@ export class ServiceProcess {
 
   /**
    * Opens etcd's own API, without a request to etcd. `metrics`: those of the service, for a page; undefined: without that
-   * page. Throws an Error with a sentence if a certificate or token is unusable, or a socket can't be made.
+   * page. Throws an Error with a sentence if a certificate or token is unusable.
    */
   openEtcdApi(metrics: MetricsSource | undefined): void {
     const { context } = this;
-    const { etcdApi, data } = this.#given;
-    if (etcdApi !== undefined && data !== undefined) {
-      const embedded = new EmbeddedEtcd();
-      this.#embedded = embedded;
-      this.onStop(async () => embedded.close());
-    }
-    const api = openEtcdApi(this.#given, context, this.#embedded?.endpoint);
+    const { data } = this.#given;
+    const connect: ConnectInProcess = (member) => {
+      if (this.#embedded === undefined) throw new Error("the embedded store is not open yet");
+      return this.#embedded.connect(member);
+    };
+    const api = openEtcdApi(this.#given, context, data && connect);
     if (api === undefined) return;
     this.#etcdApi = api;
     this.#etcdPages = new EtcdPages(api, context, metrics);
@@ -254,11 +255,12 @@ export class ServiceProcess {
     const relay = upstream && (await openRelay(upstream, this.id, context));
     if (relay !== undefined) this.onStop(() => relay.close());
     this.#relay = relay;
-    this.#config = await withResources(this.#given, relay, context, (why) => {
+    const { cacheDir } = this.#given;
+    const user = cacheDir === undefined ? "" : await ownUser(this.#given);
+    this.#config = await withResources(this.#given, user, relay, context, (why) => {
       this.#pending = why;
     });
-    const { cacheDir } = this.#config;
-    const folder = cacheDir && new CacheFolder(cacheDir, this.#config, context);
+    const folder = cacheDir && new CacheFolder(cacheDir, this.#config, user, context);
     const { observerOf: stagesOf, dispatchBuckets } = registerStageLatency(meter);
     this.#dispatchLatency = dispatchBuckets;
     const resources = new ProcessResources(this.#config, {
@@ -269,7 +271,7 @@ export class ServiceProcess {
     });
     this.onStop(() => resources.close());
     this.#resources = resources;
-    await this.#serveEmbedded(resources);
+    this.#serveEmbedded(resources);
     // With a user of its own the caches have what clients without a token may not read.
     const isOpen = this.#config.etcdApi?.next.auth === undefined;
     this.#etcdApi?.serve(resources.cachedResources(), isOpen);
@@ -378,15 +380,15 @@ export class ServiceProcess {
   }
 
   /** Serves etcd's API over the embedded store, for that of clients. */
-  async #serveEmbedded({ embedded: served }: ProcessResources): Promise<void> {
+  #serveEmbedded({ embedded: served }: ProcessResources): void {
     const { etcdApi } = this.#config;
-    const embedded = this.#embedded;
-    if (embedded === undefined || served === undefined || etcdApi === undefined) return;
+    if (served === undefined || etcdApi === undefined) return;
     const { next, progressIntervalMs } = etcdApi;
     const historyKey = Buffer.from(next.historyKey);
     const { logger } = this.context;
     const clientUrl = (): string => this.#clientUrl();
-    await embedded.serve({ served, historyKey, clientUrl, progressIntervalMs, logger });
+    const embedded = new EtcdServer({ served, historyKey, clientUrl, progressIntervalMs, logger });
+    this.#embedded = embedded;
     // Before the store.
     this.onStop(async () => embedded.close());
   }
@@ -423,13 +425,15 @@ async function openRelay(
 /** The configuration with the resources that are served: those of a relay depend on what its upstream serves to it. */
 async function withResources(
   config: Config,
+  user: string,
   relay: Relay | undefined,
   { logger, clock }: ProcessContext,
   onWaiting: (why: string) => void,
 ): Promise<Config> {
   if (relay === undefined) return config;
   const { resources: configured, eventWindow, etcdApi, cacheDir } = config;
-  const kept = cacheDir && new KeptResources(cacheDir, relay.addresses, logger, clock);
+  const source = { upstream: relay.addresses, user };
+  const kept = cacheDir && new KeptResources(cacheDir, source, logger, clock);
   const known = kept ? await kept.load() : undefined;
   const served = await relay.resources(onWaiting, known);
   if (kept && served !== known) await kept.keep(served);

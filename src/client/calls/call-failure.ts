@@ -81,7 +81,7 @@ const afterFailure: Readonly<Record<Reason, Retry>> = {
   INTERNAL: "streams",
   // The write may have been applied. On a stream, the error comes from a proxy in between.
   OUTCOME_UNKNOWN: "streams",
-  // Nothing was written, but an operator must make room first.
+  // An operator must make room first. A write during which etcd became full may have been applied.
   STORAGE_FULL: "never",
   REVISION_CONFLICT: "never",
   INVALID_REQUEST: "never",

@@ -21,15 +21,20 @@ const endlessMs = 20 * 86_400_000;
 /**
  * Resolves to true when the channel is connected or has failed to connect, so that a call is sent or fails
  * immediately; to false after `timeoutMs`. A call on a channel that connects waits for its whole timeout, even if
- * other servers would respond.
+ * other servers would respond. `isPatient`: a channel that has failed is not decided, as it connects again by itself.
  */
-export async function isDecided(client: GrpcClient, timeoutMs: number): Promise<boolean> {
+export async function isDecided(
+  client: GrpcClient,
+  timeoutMs: number,
+  isPatient: boolean,
+): Promise<boolean> {
   const channel = client.getChannel();
   const deadline = Date.now() + Math.min(timeoutMs, endlessMs);
   for (;;) {
     const state = stateOnceConnecting(channel);
     const { READY, TRANSIENT_FAILURE, SHUTDOWN } = connectivityState;
-    if (state === READY || state === TRANSIENT_FAILURE || state === SHUTDOWN) return true;
+    const hasFailed = state === TRANSIENT_FAILURE && !isPatient;
+    if (state === READY || state === SHUTDOWN || hasFailed) return true;
     const isLate = await new Promise<boolean>((resolve) => {
       channel.watchConnectivityState(state, deadline, (late) => resolve(late !== undefined));
     });

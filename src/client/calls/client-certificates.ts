@@ -73,6 +73,11 @@ export class ClientCertificates {
     }
   }
 
+  /** The certificate of the client in PEM. Undefined: it connects without one. */
+  get certificate(): Buffer | undefined {
+    return this.#contents.cert ?? this.#store?.pair?.cert;
+  }
+
   /** The credentials of a channel. */
   channelCredentials(): ChannelCredentials {
     const { ca, cert, key } = this.#contents;

@@ -4,6 +4,7 @@ import { invalidRequest, type WatchFanoutError } from "../../base/errors.ts";
 import { ServerReachability } from "../../base/server-reachability.ts";
 import type { Reachability } from "../../base/stream-backoff.ts";
 import { abortable } from "../../base/wait.ts";
+import type { OwnCredentials } from "../../cache-files/user-of.ts";
 import { listWatchService } from "../../wire/services.ts";
 import { isPathRefusal } from "../../wire/via.ts";
 import { type BeginCall, callStreaming, callUnary, isDecided, type Method } from "./call.ts";
@@ -111,6 +112,15 @@ export class Connection {
       options.hedgingDelayMs ?? defaultHedgingDelayMs,
     );
     this.#hedging = new Hedging(this.#endpoints, hedgingDelayMs, clock);
+  }
+
+  /**
+   * What a call presents now, by which the server decides what it returns. Rejects with a CallFailure if there is no token in
+   * time, and with the signal's reason.
+   */
+  async credentials(signal: AbortSignal): Promise<OwnCredentials> {
+    const token = await this.#token.token(this.#timeoutMs, signal);
+    return { token, certificate: this.#certificates?.certificate };
   }
 
   read<Request, Response>(
@@ -226,7 +236,9 @@ export class Connection {
 
   /**
    * Tries each server once, then again after a pause, until one responds, a failure is not retryable, or the time or
-   * the attempts are used up. Then it throws the last failure.
+   * the attempts are used up. Then it throws the last failure. If one has failed, and no other is left but those that have
+   * failed to connect, waits once for one of them: grpc-js connects after a pause, and fails calls meanwhile, although the
+   * server may be back.
    */
   async #persist<Request, Response>(
     method: Method<Request, Response>,
@@ -241,7 +253,14 @@ export class Connection {
     const backoff = new Backoff(retryBounds, this.#random);
     const tried = new Set<Endpoint>();
     let before: CallFailure | undefined;
+    let hasWaited = false;
     for (let attempt = 1; ; attempt++) {
+      const isAnother = tried.size > 0 && !hasWaited && server === undefined;
+      const lost = isAnother ? this.#endpoints.unreachable(tried) : [];
+      if (lost.length > 0) {
+        hasWaited = true;
+        await this.#connectOneOf(lost, Math.min(left(), this.#connectTimeoutMs), signal);
+      }
       const endpoint = server ?? this.#endpoints.pick("calls", tried, preferredServer);
       telemetry.attempt(endpoint.address, before);
       // The repetition of a write whose server hangs needs a part of the time.
@@ -357,14 +376,31 @@ export class Connection {
     return { address, write, maxMessageBytes: this.#maxMessageBytes, security };
   }
 
-  /** Rejects with a CallFailure if there is no connection in time and no error either. */
+  /** Resolves once one of these servers, which have failed, has a connection, or none has in time. Rejects only with the signal's reason. */
+  async #connectOneOf(
+    servers: readonly Endpoint[],
+    timeoutMs: number,
+    signal: AbortSignal | undefined,
+  ): Promise<void> {
+    const connecting = servers.map(async (endpoint) => {
+      await this.#connect(endpoint, timeoutMs, signal, true);
+      endpoint.connected();
+    });
+    await Promise.any(connecting).catch(() => signal?.throwIfAborted());
+  }
+
+  /**
+   * Rejects with a CallFailure if there is no connection in time and no error either. `isPatient`: it waits after an error
+   * too.
+   */
   async #connect(
     { grpc, address }: Endpoint,
     timeoutMs: number,
     signal: AbortSignal | undefined,
+    isPatient: boolean = false,
   ): Promise<void> {
     await this.#certificates?.refreshFor(grpc, signal);
-    if (await abortable(isDecided(grpc, timeoutMs), signal)) return;
+    if (await abortable(isDecided(grpc, timeoutMs, isPatient), signal)) return;
     throw notConnected(address, timeoutMs);
   }
 }

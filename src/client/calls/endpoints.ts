@@ -214,6 +214,12 @@ export class Endpoints {
     return best;
   }
 
+  /** The servers that are not in `tried`, if all of these are unreachable; otherwise none. */
+  unreachable(tried: ReadonlySet<Endpoint>): readonly Endpoint[] {
+    const left = this.#all.filter((endpoint) => !tried.has(endpoint));
+    return left.every(({ isUnreachable }) => isUnreachable) ? left : [];
+  }
+
   /** Whether a server is ready while another one is ejected. */
   get hasAlternative(): boolean {
     return this.#all.some(isEjected) && this.#all.some(({ isReady }) => isReady);

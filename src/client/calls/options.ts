@@ -24,7 +24,7 @@ export interface ConnectOptions {
   readonly timeoutMs?: number | undefined;
   /**
    * How long to wait for a connection, in milliseconds, before another server is tried, or a watch reports an
-   * interruption. Default 3,000.
+   * interruption; also for one to a server that has failed, if no other one is left. Default 3,000.
    */
   readonly connectTimeoutMs?: number | undefined;
   /**

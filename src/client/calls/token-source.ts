@@ -59,6 +59,12 @@ export class TokenSource {
     return passedOn;
   }
 
+  /** The token that a call would have now; undefined: none. Rejects as `metadata` does. */
+  async token(timeoutMs: number, signal: AbortSignal): Promise<string | undefined> {
+    await this.#current(timeoutMs, signal);
+    return this.#last;
+  }
+
   async #current(timeoutMs: number, signal: AbortSignal | undefined): Promise<Metadata> {
     const token = this.#token;
     if (token === undefined || typeof token === "string") return this.#metadata;

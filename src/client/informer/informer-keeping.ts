@@ -4,14 +4,17 @@ import type { Logger } from "../../base/logger.ts";
 import type { KeptState, StateKeeper } from "../../cache-files/kept-state.ts";
 import type { WatchBatch } from "../../model/event.ts";
 import type { StoredObject } from "../../model/object.ts";
+import { isProvable, unprovable } from "../../reflector/history-tracker.ts";
 import type { ListedState, ReflectorTarget, ReplaceCause } from "../../reflector/reflector.ts";
-import type { Scope } from "../../storage/storage.ts";
+import type { Scope, Storage } from "../../storage/storage.ts";
 import type { KeepOptions } from "./informer-options.ts";
 
 interface InformerKeepingOptions {
   readonly keep: KeepOptions;
   readonly name: string;
   readonly scope: Scope | undefined;
+  /** Where the state is from. */
+  readonly storage: Storage;
   readonly clock: Clock;
   readonly logger: Logger | undefined;
   /** What the state is applied to. */
@@ -31,14 +34,16 @@ export class InformerKeeping implements ReflectorTarget {
 
   /** Loads what an earlier process has kept; undefined: nothing, or nothing that can be used. */
   async load(signal: AbortSignal): Promise<KeptState | undefined> {
-    const { keep, name, scope = { prefix: "" }, clock, fits } = this.#options;
+    const { keep, name, scope = { prefix: "" }, storage, clock, fits } = this.#options;
     const logger = this.#options.logger ?? warningsOf(name);
-    const { folder, source = name } = keep;
+    const { folder, source = name, credentials } = keep;
     try {
       // Not before, so that an informer without it needs no file system, which bundles for browsers don't have.
       const { FileStateKeeper } = await import("../../cache-files/state-keeper.ts");
+      const { userOf } = await import("../../cache-files/user-of.ts");
+      const user = await userOf((await credentials?.(signal)) ?? {}, source);
       signal.throwIfAborted();
-      const identity = JSON.stringify({ source, scope });
+      const identity = { source, scope: JSON.stringify(scope), user };
       this.#keeper = new FileStateKeeper({ folder, name, identity, windowBytes: 0, clock, logger });
     } catch (error) {
       signal.throwIfAborted();
@@ -46,7 +51,11 @@ export class InformerKeeping implements ReflectorTarget {
       return undefined;
     }
     const kept = await this.#keeper.load(signal);
-    return kept !== undefined && fits(kept.objects) ? kept : undefined;
+    if (kept === undefined) return undefined;
+    if (isProvable(kept, storage) && fits(kept.objects)) return kept;
+    const problem = isProvable(kept, storage) ? "it is larger than maxBytes" : unprovable;
+    logger.warn({ folder, problem }, "a kept state is not used; nothing is loaded");
+    return undefined;
   }
 
   replace(state: ListedState, cause: ReplaceCause): void {

@@ -2,6 +2,7 @@ import type { BackoffBounds } from "../../base/backoff.ts";
 import { type Clock, maxTimerMs } from "../../base/clock.ts";
 import { invalidRequest } from "../../base/errors.ts";
 import type { Logger } from "../../base/logger.ts";
+import type { OwnCredentials } from "../../cache-files/user-of.ts";
 import type { ReflectorFailure } from "../../reflector/reflector.ts";
 import type { Scope, Storage } from "../../storage/storage.ts";
 import type { TypedObject } from "../values/typed-object.ts";
@@ -43,6 +44,12 @@ export interface KeepOptions {
    * TypedResource: the resource and the selectors; otherwise the name of the informer.
    */
   readonly source?: string | undefined;
+  /**
+   * Returns what the server recognises the user by: what is kept of another user is not used.
+   *
+   * @internal
+   */
+  readonly credentials?: ((signal: AbortSignal) => Promise<OwnCredentials>) | undefined;
 }
 
 /** Options of a SharedInformer. */

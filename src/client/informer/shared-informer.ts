@@ -129,6 +129,7 @@ export class SharedInformer<T> {
       keep &&
       new InformerKeeping({
         ...{ keep, name, scope, clock: this.#clock, logger, target: pipeline },
+        storage: options.storage,
         fits: (objects) => pipeline.fits(objects),
       });
     this.#reflector = new Reflector({

@@ -252,10 +252,11 @@ export class TypedResource<T> {
     const { labelSelector, fieldSelector, delivery, keep, ...others } = options;
     const selected = { client: this.#client, resource: this.name, labelSelector, fieldSelector };
     const source = JSON.stringify({ resource: this.name, labelSelector, fieldSelector });
+    const credentials = this.#client.credentials?.bind(this.#client);
     return new SharedInformer<T>({
       ...{ name: this.name, clock: this.#clock, random: this.#random },
       ...others,
-      keep: keep && { source, ...keep },
+      keep: keep && { source, credentials, ...keep },
       storage: new RemoteStorage({ ...selected, delivery }),
       closesStorage: true,
       codec: this.codec,

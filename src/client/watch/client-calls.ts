@@ -1,4 +1,5 @@
 import type { Reachability } from "../../base/stream-backoff.ts";
+import type { OwnCredentials } from "../../cache-files/user-of.ts";
 import type { WatchEvent } from "../../model/event.ts";
 import type { StoredObject } from "../../model/object.ts";
 import type {
@@ -100,6 +101,12 @@ export interface ClientCalls {
    * pauses do not end early.
    */
   readonly reachability?: Reachability | undefined;
+  /**
+   * Resolves to what the server recognises the user by, for an informer that keeps its state. Default: not known.
+   *
+   * @internal
+   */
+  credentials?(signal: AbortSignal): Promise<OwnCredentials>;
   /** See `Client.get`. */
   get(resource: string, key: string, options?: GetOptions): Promise<ObjectResult>;
   /** See `Client.batchGet`. */

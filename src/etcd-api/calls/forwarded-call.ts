@@ -1,15 +1,10 @@
-import {
-  type ClientHttp2Stream,
-  constants,
-  type IncomingHttpHeaders,
-  type OutgoingHttpHeaders,
-} from "node:http2";
+import { constants, type IncomingHttpHeaders, type OutgoingHttpHeaders } from "node:http2";
 import { status } from "@grpc/grpc-js";
 import { beginForwardedSpan, type ClientSpan } from "../../base/client-span.ts";
 import { ownBytes } from "../../base/growing-buffer.ts";
 import { responseHeaders, responseTrailers } from "../../etcd/client/call-headers.ts";
 import type { Upstream } from "../../etcd/client/upstream.ts";
-import type { UpstreamConnection } from "../../etcd/client/upstream-connection.ts";
+import type { UpstreamConnection, UpstreamStream } from "../../etcd/client/upstream-connection.ts";
 import { noConnection, noLeader, stopped, timedOut } from "../../etcd/wire/error-texts.ts";
 import { UnreadableMessage } from "../../etcd/wire/messages.ts";
 import type { EtcdMethod } from "../../etcd/wire/methods.ts";
@@ -77,7 +72,7 @@ export class ForwardedCall extends EtcdCall {
   #needsLeader = false;
   #connection: UpstreamConnection | undefined;
   /** The stream to etcd. */
-  #upstream: ClientHttp2Stream | undefined;
+  #upstream: UpstreamStream | undefined;
   /** Of the call at etcd; undefined: it is not recorded, or has ended. */
   #span: ClientSpan | undefined;
   readonly #starts: MessageStarts;
@@ -268,7 +263,7 @@ export class ForwardedCall extends EtcdCall {
   /** Everything that has arrived, at once. */
   protected override next(): FrameParts | undefined {
     for (;;) {
-      const bytes: Buffer | null | undefined = this.#upstream?.read();
+      const bytes = this.#upstream?.read();
       if (bytes === null || bytes === undefined) return this.#finish();
       this.#starts.pass(bytes);
       const translator = this.#translator;

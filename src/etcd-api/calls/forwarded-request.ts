@@ -1,6 +1,6 @@
-import type { ClientHttp2Stream } from "node:http2";
 import type { Readable } from "node:stream";
 import { ownBytes } from "../../base/growing-buffer.ts";
+import type { UpstreamStream } from "../../etcd/client/upstream-connection.ts";
 import type { MessageTranslator } from "./passing-messages.ts";
 
 /** HTTP/2 flow control window of a client's stream: what it may send while it is not read from, in bytes. */
@@ -24,7 +24,7 @@ export class ForwardedRequest {
   readonly #request: Readable;
   readonly #charge: (bytes: number) => void;
   readonly #translated: RequestTranslation | undefined;
-  #upstream: ClientHttp2Stream | undefined;
+  #upstream: UpstreamStream | undefined;
   /** What arrived before there was a connection. */
   #early: Buffer[] = [];
   #held = 0;
@@ -88,7 +88,7 @@ export class ForwardedRequest {
   }
 
   /** There is a stream to etcd now, the first or, if it is kept, another one. */
-  attach(upstream: ClientHttp2Stream): void {
+  attach(upstream: UpstreamStream): void {
     const isAgain = this.#upstream !== undefined;
     this.#upstream = upstream;
     const early = isAgain ? (this.#kept ?? []) : this.#early;
@@ -158,7 +158,7 @@ export class ForwardedRequest {
     if (!this.#isStopped) onRead?.();
   }
 
-  #write(upstream: ClientHttp2Stream, bytes: Buffer): void {
+  #write(upstream: UpstreamStream, bytes: Buffer): void {
     const hasRoom = upstream.write(bytes, () => this.#hold(-bytes.length));
     if (!hasRoom) this.#pause();
   }

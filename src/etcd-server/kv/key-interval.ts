@@ -18,13 +18,6 @@ export function isEmpty({ from, to }: KeyInterval): boolean {
   return to !== undefined && compareKeys(from, to) >= 0;
 }
 
-/** Whether these are keys of a request. */
-export function hasKey(keys: Keys, key: string): boolean {
-  if ("key" in keys) return keys.key === key;
-  const { from, to } = keys;
-  return compareKeys(key, from) >= 0 && (to === undefined || compareKeys(key, to) < 0);
-}
-
 /** A state of the store. */
 export interface State {
   get(key: string): StoredObject | undefined;

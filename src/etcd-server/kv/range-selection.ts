@@ -5,8 +5,9 @@ import { PartsWriter } from "../../wire/parts-writer.ts";
 import { none } from "../protocol/fields.ts";
 import type { RangeRequest } from "../protocol/requests.ts";
 
-/** Number of objects that are encoded in one step. */
-export const objectsPerStep = 5_000;
+/** Bounds of what is encoded in one step: the number of objects, and their size in bytes, which one may exceed. */
+const objectsPerStep = 500;
+const bytesPerStep = 256 * 1024;
 
 type Order = (one: StoredObject, other: StoredObject) => number;
 
@@ -96,11 +97,14 @@ export function* encodeSelected(
   keysOnly: boolean,
 ): Generator<Uint8Array, void, void> {
   const options = { prefix: none, header: none, keysOnly };
-  for (let start = 0; start < objects.length; start += objectsPerStep) {
-    const step = objects.slice(start, start + objectsPerStep);
-    const size = step.reduce((sum, object) => sum + objectSize(object, options), 0);
+  for (let start = 0; start < objects.length; ) {
+    let size = 0;
+    let end = start;
+    while (end < Math.min(start + objectsPerStep, objects.length) && size < bytesPerStep) {
+      size += objectSize(objects[end++] as StoredObject, options);
+    }
     const parts = new PartsWriter(size);
-    for (const object of step) writeObject(parts, object, options);
+    for (; start < end; start++) writeObject(parts, objects[start] as StoredObject, options);
     yield Buffer.concat(parts.finish(), size);
   }
   const fields = { fieldBytes: 0, more, count };

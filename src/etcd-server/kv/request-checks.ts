@@ -8,7 +8,8 @@ import type {
   RequestOp,
   TxnRequest,
 } from "../protocol/requests.ts";
-import { hasKey, type Keys, keysOf } from "./key-interval.ts";
+import { ChangedKeys } from "./changed-keys.ts";
+import { keysOf } from "./key-interval.ts";
 
 /*
  * What etcd checks of a request before it executes it. Everything here throws EtcdErrors, in etcd's order.
@@ -69,7 +70,7 @@ function checkOperation(operation: RequestOp, most: number): void {
 /** The keys that operations put and delete, or may. */
 interface Changes {
   readonly puts: ReadonlySet<string>;
-  readonly deletes: readonly Keys[];
+  readonly deletes: ChangedKeys;
 }
 
 /**
@@ -78,22 +79,23 @@ interface Changes {
  */
 function checkChanges(operations: readonly RequestOp[]): Changes {
   const puts = new Set<string>();
-  const deletes: Keys[] = [];
+  const deletes = new ChangedKeys();
   const put = (key: string, mayRepeat: boolean): void => {
     if (puts.has(key) && !mayRepeat) throw etcdErrors.duplicateKey();
-    if (deletes.some((keys) => hasKey(keys, key))) throw etcdErrors.duplicateKey();
+    if (deletes.has(key)) throw etcdErrors.duplicateKey();
     puts.add(key);
   };
   for (const { request_delete_range: request } of operations) {
     if (!request || isEndless(request.range_end)) continue;
-    deletes.push(keysOf(request.key, request.range_end));
+    deletes.add(keysOf(request.key, request.range_end));
   }
   for (const { request_txn: request } of operations) {
     if (!request) continue;
     const [success, failure] = [checkChanges(request.success), checkChanges(request.failure)];
     for (const key of success.puts) put(key, false);
     for (const key of failure.puts) put(key, success.puts.has(key));
-    deletes.push(...success.deletes, ...failure.deletes);
+    deletes.addAll(success.deletes);
+    deletes.addAll(failure.deletes);
   }
   for (const { request_put: request } of operations) {
     if (request) put(keyText(request.key), false);

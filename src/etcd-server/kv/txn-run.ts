@@ -15,11 +15,13 @@ import {
   type TxnRequest,
 } from "../protocol/requests.ts";
 import { compareHolds } from "./compare.ts";
+import type { HeldByCall } from "./held-objects.ts";
 import { keysOf, objectsOf } from "./key-interval.ts";
-import { encodeSelected, RangeSelection, type Selected } from "./range-selection.ts";
+import { RangeSelection, type Selected } from "./range-selection.ts";
+import type { Part } from "./response-parts.ts";
 
 /** Maximum number of objects that one request reads, compares and deletes in one step. */
-const maxObjects = 100_000;
+export const maxObjects = 100_000;
 
 /** Maximum size of the objects in one response, in bytes: a short transaction may read the same ones 128 times. */
 const maxShownBytes = 128 * 1024 ** 2;
@@ -27,11 +29,11 @@ const maxShownBytes = 128 * 1024 ** 2;
 /** The result of an operation: its response without the header, and the revision that its header has. */
 export interface Outcome {
   readonly revision: number;
-  readonly fields: readonly Uint8Array[];
+  readonly fields: readonly Part[];
 }
 
 /** A transaction with the branches that are executed. */
-interface Chosen {
+export interface Chosen {
   readonly succeeded: boolean;
   readonly operations: readonly (RequestOp | Chosen)[];
 }
@@ -41,7 +43,7 @@ interface Leases {
   has(id: bigint): boolean;
 }
 
-/** What the ranges of a transaction that name a revision found, or why not. */
+/** What ranges of a transaction have found before it is executed, or why not. */
 export type PastRanges = ReadonlyMap<RangeRequest, Selected | Error>;
 
 /**
@@ -51,15 +53,17 @@ export type PastRanges = ReadonlyMap<RangeRequest, Selected | Error>;
 export class TxnRun {
   readonly #draft: Draft;
   readonly #leases: Leases;
+  readonly #held: HeldByCall;
   readonly #past: PastRanges;
   /** The keys that were written. A few transactions change a key twice in etcd; here no revision does. */
   readonly #written = new Set<string>();
   #seen = 0;
   #shownBytes = 0;
 
-  constructor(draft: Draft, leases: Leases, past: PastRanges = new Map()) {
+  constructor(draft: Draft, leases: Leases, held: HeldByCall, past: PastRanges = new Map()) {
     this.#draft = draft;
     this.#leases = leases;
+    this.#held = held;
     this.#past = past;
   }
 
@@ -93,7 +97,10 @@ export class TxnRun {
   }
 
   txn(request: TxnRequest): Outcome {
-    const chosen = this.#choose(request);
+    return this.execute(this.choose(request));
+  }
+
+  execute(chosen: Chosen): Outcome {
     for (const { request_put: put } of operationsOf(chosen)) if (put) this.#checkPut(put);
     for (const { request_range: range } of operationsOf(chosen)) {
       const past = range && this.#past.get(range);
@@ -118,10 +125,10 @@ export class TxnRun {
   }
 
   /** All comparisons are of the state before the transaction, also those of the transactions in it. */
-  #choose({ compare, success, failure }: TxnRequest): Chosen {
+  choose({ compare, success, failure }: TxnRequest): Chosen {
     const succeeded = compare.every((each) => this.#holds(each));
     const operations = (succeeded ? success : failure).map((operation) =>
-      operation.request_txn ? this.#choose(operation.request_txn) : operation,
+      operation.request_txn ? this.choose(operation.request_txn) : operation,
     );
     return { succeeded, operations };
   }
@@ -131,11 +138,12 @@ export class TxnRun {
   }
 
   #execute({ succeeded, operations }: Chosen): Outcome {
-    const responses = operations.map((operation) => {
+    const responses = operations.map((operation): Part => {
       if ("succeeded" in operation) {
         // Only the outermost response says its revision.
         const { fields } = this.#execute(operation);
-        return bytesField(0x1a, bytesField(0x22, bytesField(headerTag), ...fields));
+        const parts = [{ tag: 0x22, parts: [bytesField(headerTag), ...fields] }];
+        return { tag: 0x1a, parts };
       }
       const { request_range: range, request_put: put, request_delete_range: remove } = operation;
       if (range) return response(0x0a, this.#range(range));
@@ -150,7 +158,7 @@ export class TxnRun {
     const past = this.#past.get(request);
     const selected = past === undefined || past instanceof Error ? this.#select(request) : past;
     for (const object of selected.objects) this.#show(object, request.keys_only);
-    return this.#outcome([...encodeSelected(selected, request.keys_only)]);
+    return this.#outcome([{ selected, keysOnly: request.keys_only }]);
   }
 
   #select(request: RangeRequest): Selected {
@@ -168,8 +176,10 @@ export class TxnRun {
 
   /** Counts an object of the response. */
   #show({ key, valueBytes }: StoredObject, isKeyOnly: boolean = false): void {
-    this.#shownBytes += key.length + (isKeyOnly ? 0 : valueBytes);
+    const bytes = key.length + (isKeyOnly ? 0 : valueBytes);
+    this.#shownBytes += bytes;
     if (this.#shownBytes > maxShownBytes) throw etcdErrors.tooMany();
+    this.#held.add(bytes);
   }
 
   #write(key: string): void {
@@ -177,14 +187,14 @@ export class TxnRun {
     this.#written.add(key);
   }
 
-  #outcome(fields: readonly Uint8Array[]): Outcome {
+  #outcome(fields: readonly Part[]): Outcome {
     const { before, revision } = this.#draft;
     return { revision: this.#written.size > 0 ? revision : before, fields };
   }
 }
 
 /** The operations that are executed, with those of nested transactions. */
-function* operationsOf({ operations }: Chosen): Generator<RequestOp, void, void> {
+export function* operationsOf({ operations }: Chosen): Generator<RequestOp, void, void> {
   for (const operation of operations) {
     if ("succeeded" in operation) yield* operationsOf(operation);
     else yield operation;
@@ -192,7 +202,7 @@ function* operationsOf({ operations }: Chosen): Generator<RequestOp, void, void>
 }
 
 /** A response to an operation of a transaction: only the revision of its header is there. */
-function response(tag: number, { revision, fields }: Outcome): Buffer {
+function response(tag: number, { revision, fields }: Outcome): Part {
   const header = bytesField(headerTag, numberField(0x18, revision));
-  return bytesField(0x1a, bytesField(tag, header, ...fields));
+  return { tag: 0x1a, parts: [{ tag, parts: [header, ...fields] }] };
 }

@@ -1,6 +1,12 @@
 import { status } from "@grpc/grpc-js";
 import { type Reason, WatchFanoutError } from "../../base/errors.ts";
-import { compacted, futureRevision, stopped, tooMany } from "../../etcd/wire/error-texts.ts";
+import {
+  compacted,
+  futureRevision,
+  stopped,
+  timedOut,
+  tooMany,
+} from "../../etcd/wire/error-texts.ts";
 import { WireFault } from "../../protobuf/message-cursor.ts";
 
 /** An error as a client of etcd gets it. Clients compare the texts. */
@@ -32,6 +38,7 @@ export const etcdErrors = {
   noAuth: error(status.FAILED_PRECONDITION, "etcdserver: authentication is not enabled"),
   tooMany: error(status.RESOURCE_EXHAUSTED, tooMany),
   stopped: error(status.UNAVAILABLE, stopped),
+  outcomeUnknown: error(status.UNAVAILABLE, timedOut),
 } as const satisfies Readonly<Record<string, () => EtcdError>>;
 
 /** What etcd says in place of an error of the store. */
@@ -42,6 +49,7 @@ const byReason: Readonly<Partial<Record<Reason, () => EtcdError>>> = {
   STORAGE_FULL: etcdErrors.noSpace,
   VALUE_TOO_LARGE: etcdErrors.tooLarge,
   TOO_MANY_LEASES: etcdErrors.tooMany,
+  OVERLOADED: etcdErrors.tooMany,
   UPSTREAM_UNAVAILABLE: etcdErrors.stopped,
 };
 
@@ -56,13 +64,6 @@ export function toEtcdError(thrown: unknown): EtcdError {
   }
   const known = byReason[thrown.reason];
   return known?.() ?? new EtcdError(status.UNKNOWN, thrown.message, { cause: thrown });
-}
-
-/** An error as grpc-js takes it. */
-export type StatusError = EtcdError & { readonly details: string };
-
-export function asStatus(error: EtcdError): StatusError {
-  return Object.assign(error, { details: error.message });
 }
 
 /** What the embedded store has not. `instead`: a sentence that names what to use. */

@@ -114,7 +114,8 @@ function decoderOf<Request>(
       return requestDeserialize(message) as Request;
     } catch (error) {
       const details = `grpc: error unmarshalling request: ${String(error)}`;
-      throw new EtcdError(status.INTERNAL, details, { cause: error });
+      // Without a cause: a failure of the client is not logged.
+      throw new EtcdError(status.INTERNAL, details);
     }
   };
 }

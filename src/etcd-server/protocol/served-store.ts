@@ -27,9 +27,14 @@ export class ServedStore {
     return this.store.revision;
   }
 
-  /** The revision of the last compaction, the oldest whose state can be read; 0 before the first. */
+  /**
+   * The revision of the last compaction, the oldest whose state can be read; 0 before the first. The store has one more, of
+   * those that it compacts by itself too: so after a restart this is the same.
+   */
   get compacted(): number {
-    return Math.max(this.#compacted, this.store.oldest);
+    const { oldest } = this.store;
+    const ofStore = oldest === 0 ? 0 : Math.min(oldest + 1, this.revision);
+    return Math.max(this.#compacted, ofStore);
   }
 
   /**

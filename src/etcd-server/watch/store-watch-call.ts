@@ -1,5 +1,6 @@
-import { Metadata, type ServerDuplexStream, status } from "@grpc/grpc-js";
+import { status } from "@grpc/grpc-js";
 import type { Timer } from "../../base/clock.ts";
+import { EventLoopTurns, type TurnWorker } from "../../base/event-loop-turns.ts";
 import { Fifo } from "../../base/fifo.ts";
 import { compacted, duplicateWatch, tooMany } from "../../etcd/wire/error-texts.ts";
 import {
@@ -9,9 +10,10 @@ import {
 } from "../../etcd/wire/watch-request.ts";
 import { type Answer, encodeAnswer, noWatchId } from "../../etcd/wire/watch-response.ts";
 import { WireFault } from "../../protobuf/message-cursor.ts";
-import { prefixSize } from "../../wire/encode.ts";
+import type { FrameParts } from "../../wire/encode.ts";
 import { isEmpty, keysOf } from "../kv/key-interval.ts";
-import { asStatus, EtcdError, toEtcdError } from "../protocol/errors.ts";
+import { EtcdError, toEtcdError } from "../protocol/errors.ts";
+import type { CallHandler, InProcessCall } from "../protocol/in-process-call.ts";
 import type { ServedStore } from "../protocol/served-store.ts";
 import { checkWireTypes } from "../protocol/wire-types.ts";
 import { StoreWatch } from "./store-watch.ts";
@@ -22,37 +24,33 @@ const maxWatches = 20_000;
 /** Maximum number of ids of watches that a compaction has ended; the oldest are free beyond. */
 const maxCompacted = 1_000;
 
-/** Size of what the transport has not accepted above which nothing more is sent, in bytes. */
-const maxUnsentBytes = 256 * 1024;
-
 /** Number of answers that wait above which no more requests are read. */
 const maxAnswers = 64;
 
-/** Number of batches that are sent in one turn of the event loop. */
-const batchesPerTurn = 32;
-
-export interface StoreWatchCallOptions {
-  readonly served: ServedStore;
-  /** Interval of the progress notifications of idle watches, in milliseconds. */
-  readonly progressIntervalMs: number;
-  readonly onEnd: (call: StoreWatchCall) => void;
-}
+/** Number of answers and batches that are sent at once. */
+const maxSteps = 32;
 
 /**
  * A call of etcd's Watch: one stream with many watches. Answers come in the order of their requests, then one batch of each
- * watch in turn, as fast as the client accepts them.
+ * watch in turn, as fast as the caller reads them. The next changes of a watch are read from the journal only when there is
+ * room for them, for one watch at a time, so that a caller that does not read holds one chunk.
  */
-export class StoreWatchCall {
-  readonly #call: ServerDuplexStream<Buffer, Buffer>;
-  readonly #options: StoreWatchCallOptions;
+export class StoreWatchCall implements CallHandler, TurnWorker {
+  readonly #call: InProcessCall;
   readonly #served: ServedStore;
+  /** Interval of the progress notifications of idle watches, in milliseconds. */
+  readonly #progressIntervalMs: number;
   readonly #watches = new Map<bigint, StoreWatch>();
   /** The ids of watches that a compaction has ended. As in etcd they are in use until they are cancelled. */
   readonly #compacted = new Set<bigint>();
   readonly #answers = new Fifo<Buffer>();
   readonly #ready = new Fifo<StoreWatch>();
+  /** The watch that reads from the journal, and those that wait for it. */
+  #reader: StoreWatch | undefined;
+  readonly #readers = new Fifo<StoreWatch>();
   #nextId = 0n;
-  #unsentBytes = 0;
+  #hasRoom = true;
+  #isSending = false;
   #isPaused = false;
   #isOver = false;
   /** Number of watches that the answer to a progress request waits for. */
@@ -61,56 +59,48 @@ export class StoreWatchCall {
   #progressRevision = 0;
   #isAskedAgain = false;
   #nextRound: Timer | undefined;
-  #nextPump: Timer | undefined;
 
-  constructor(call: ServerDuplexStream<Buffer, Buffer>, options: StoreWatchCallOptions) {
+  constructor(call: InProcessCall, served: ServedStore, progressIntervalMs: number) {
     this.#call = call;
-    this.#options = options;
-    this.#served = options.served;
+    this.#served = served;
+    this.#progressIntervalMs = progressIntervalMs;
   }
 
-  /** Serves the call until it ends. */
+  /** Serves the call until it ends. A client that half-closes it keeps its watches. */
   start(): void {
-    this.#call.on("data", (message: Buffer) => this.#handle(message));
-    // A client that half-closes the call keeps its watches.
-    this.#call.on("cancelled", () => this.#close());
-    this.#call.on("error", () => this.#close());
-    this.#call.on("close", () => this.#close());
     // Clients wait for the headers of a stream before its first response.
-    this.#call.sendMetadata(new Metadata());
+    this.#call.sendHeaders();
+    this.#call.serve(this);
   }
 
-  /** Ends the call with this error. */
-  end(error: EtcdError): void {
-    if (this.#isOver) return;
-    this.#close();
-    this.#call.emit("error", asStatus(error));
-  }
-
-  #close(): void {
-    if (this.#isOver) return;
+  closed(): void {
     this.#isOver = true;
     this.#nextRound?.cancel();
-    this.#nextPump?.cancel();
     for (const watch of this.#watches.values()) watch.close();
     this.#watches.clear();
-    this.#options.onEnd(this);
   }
 
-  #handle(message: Buffer): void {
-    if (this.#isOver) return;
+  onRoom(): void {
+    this.#hasRoom = true;
+    this.#send(false);
+  }
+
+  take(message: Buffer): void {
     try {
       checkWireTypes("WatchRequest", message);
       this.#perform(readWatchRequest(message));
     } catch (error) {
       if (!(error instanceof WireFault)) throw error;
       const details = `grpc: failed to unmarshal the received message: ${error.message}`;
-      this.end(new EtcdError(status.INTERNAL, details));
+      this.#end(new EtcdError(status.INTERNAL, details));
     }
-    if (this.#answers.length >= maxAnswers && !this.#isPaused) {
-      this.#isPaused = true;
-      this.#call.pause();
-    }
+    if (this.#answers.length < maxAnswers) return;
+    this.#isPaused = true;
+    this.#call.pauseRequests();
+  }
+
+  #end({ code, message }: EtcdError): void {
+    this.#call.finish(code, message);
   }
 
   #perform(request: WatchStreamRequest): void {
@@ -131,9 +121,11 @@ export class StoreWatchCall {
     const watch = new StoreWatch(id, request, keys, this.#served, (each) => this.#onReadable(each));
     this.#watches.set(id, watch);
     this.#answer({ watchId: id, created: true });
-    if (watch.compactedAt !== undefined) this.#onReadable(watch);
+    // First, as it may end at once.
     if (this.#awaited > 0) this.#await(watch);
-    if (request.progressNotify) this.#nextRound ??= this.#planRound();
+    if (watch.compactedAt !== undefined) this.#onReadable(watch);
+    // The caller may have ended the call at the answer.
+    if (request.progressNotify && !this.#isOver) this.#nextRound ??= this.#planRound();
   }
 
   /** Why etcd refuses a watch; undefined: it does not. */
@@ -166,6 +158,7 @@ export class StoreWatchCall {
   #forget(watch: StoreWatch): void {
     this.#watches.delete(watch.id);
     watch.close();
+    if (this.#reader === watch) this.#nextReader();
     this.#reached(watch);
   }
 
@@ -211,49 +204,69 @@ export class StoreWatchCall {
         if (watch.owesProgress) watch.requestProgress();
       }
       if (isNeeded) this.#nextRound = this.#planRound();
-    }, this.#options.progressIntervalMs);
+    }, this.#progressIntervalMs);
   }
 
   #answer(answer: Answer, revision: number = this.#served.revision): void {
-    const frame = encodeAnswer(this.#served.header(revision), answer);
-    this.#answers.push(frame.subarray(prefixSize));
-    this.#pump();
+    this.#answers.push(encodeAnswer(this.#served.header(revision), answer));
+    this.#send(true);
   }
 
   #onReadable(watch: StoreWatch): void {
     if (this.#isOver || watch.isQueued || this.#watches.get(watch.id) !== watch) return;
     watch.isQueued = true;
     this.#ready.push(watch);
-    this.#pump();
+    this.#send(watch.isSynced);
   }
 
-  /** Sends what there is, as long as the transport accepts it. */
-  #pump(): void {
-    if (this.#nextPump !== undefined) return;
-    for (let batches = 0; !this.#isOver && this.#unsentBytes < maxUnsentBytes; ) {
-      const answer = this.#answers.shift();
-      if (answer !== undefined) {
-        this.#send(answer);
-        continue;
-      }
-      const watch = this.#ready.shift();
-      if (watch === undefined) break;
-      watch.isQueued = false;
-      this.#sendBatch(watch);
-      if (++batches < batchesPerTurn) continue;
-      this.#nextPump = this.#served.clock.setImmediate(() => {
-        this.#nextPump = undefined;
-        this.#pump();
-      });
-      break;
+  /** Sends what there is: `now`, or in the event loop's time slices, as what is of the past may be much, of many calls. */
+  #send(now: boolean): void {
+    if (this.#isSending || this.#isOver) return;
+    this.#isSending = true;
+    let steps = now ? maxSteps : 0;
+    while (steps > 0 && this.#sendNext()) steps--;
+    if (now && steps > 0) this.#isSending = false;
+    else EventLoopTurns.of(this.#served.clock).start(this);
+  }
+
+  work(until: number): boolean {
+    const { clock } = this.#served;
+    do {
+      if (this.#sendNext()) continue;
+      this.#isSending = false;
+      return false;
+    } while (clock.now() < until);
+    return true;
+  }
+
+  /** Sends an answer, or a batch. Returns false if there is nothing to be sent, or no room. */
+  #sendNext(): boolean {
+    if (this.#isOver || !this.#hasRoom) return false;
+    const answer = this.#answers.shift();
+    if (answer !== undefined) {
+      this.#respond([answer]);
+      return true;
     }
-    if (!this.#isPaused || this.#answers.length > 0) return;
-    this.#isPaused = false;
-    this.#call.resume();
+    if (this.#isPaused) {
+      this.#isPaused = false;
+      this.#call.resumeRequests();
+    }
+    const watch = this.#ready.shift();
+    if (watch === undefined) return false;
+    this.#sendBatch(watch);
+    return true;
   }
 
   #sendBatch(watch: StoreWatch): void {
     if (this.#watches.get(watch.id) !== watch) return;
+    if (watch.isBehind) {
+      if (this.#reader !== undefined && this.#reader !== watch) {
+        this.#readers.push(watch);
+        return;
+      }
+      this.#reader = watch;
+    }
+    watch.isQueued = false;
     const batch = watch.read();
     if (batch === undefined) {
       this.#ended(watch);
@@ -261,10 +274,11 @@ export class StoreWatchCall {
     }
     watch.isQueued = true;
     this.#ready.push(watch);
-    for (const message of watch.messagesOf(batch)) {
+    if (this.#reader === watch && !watch.holdsPast) this.#nextReader();
+    for (const frames of watch.framesOf(batch)) {
       watch.isActive = true;
       watch.owesProgress = false;
-      this.#send(message);
+      this.#respond(frames);
     }
     const { revision = 0 } = batch;
     if (watch.owesProgress && revision >= watch.from - 1) {
@@ -274,10 +288,21 @@ export class StoreWatchCall {
     if (revision >= this.#progressRevision) this.#reached(watch);
   }
 
+  #nextReader(): void {
+    this.#reader = undefined;
+    for (let next = this.#readers.shift(); next !== undefined; next = this.#readers.shift()) {
+      if (this.#watches.get(next.id) !== next) continue;
+      this.#reader = next;
+      this.#ready.push(next);
+      this.#send(false);
+      return;
+    }
+  }
+
   /** A watch has nothing more to read. If it has ended, its client learns why. */
   #ended(watch: StoreWatch): void {
     const { compactedAt, failure } = watch;
-    if (failure !== undefined) this.end(toEtcdError(failure));
+    if (failure !== undefined) this.#end(toEtcdError(failure));
     if (compactedAt === undefined) return;
     this.#forget(watch);
     this.#keepCompacted(watch.id);
@@ -294,12 +319,8 @@ export class StoreWatchCall {
     }
   }
 
-  #send(message: Buffer): void {
-    this.#unsentBytes += message.length;
-    this.#call.write(message, () => {
-      this.#unsentBytes -= message.length;
-      if (this.#unsentBytes < maxUnsentBytes / 2) this.#pump();
-    });
+  #respond(frames: FrameParts): void {
+    this.#hasRoom = this.#call.respond(frames);
   }
 }
 

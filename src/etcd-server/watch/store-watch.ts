@@ -1,10 +1,10 @@
 import { hasReason } from "../../base/errors.ts";
 import { etcdFramesOf, previousUnknown } from "../../etcd/wire/watch-events.ts";
 import type { CreateRequest } from "../../etcd/wire/watch-request.ts";
-import { watchIdField } from "../../etcd/wire/watch-response.ts";
+import { watchIdField, withFieldsInEach } from "../../etcd/wire/watch-response.ts";
 import type { WatchBatch } from "../../model/event.ts";
 import type { MemoryWatch } from "../../storage/memory/memory-watch.ts";
-import { prefixSize } from "../../wire/encode.ts";
+import type { FrameParts } from "../../wire/encode.ts";
 import type { Keys } from "../kv/key-interval.ts";
 import { none } from "../protocol/fields.ts";
 import type { ServedStore } from "../protocol/served-store.ts";
@@ -26,6 +26,8 @@ export class StoreWatch {
   owesProgress = false;
   /** Whether it has sent anything since the last round of progress notifications. */
   isActive = true;
+  /** Whether it has read everything up to the newest revision, of when it has read last. */
+  isSynced: boolean;
 
   /** `onReadable` is called, not from within, when there is something to read or it has ended. */
   constructor(
@@ -41,6 +43,7 @@ export class StoreWatch {
     this.from = request.startRevision === 0 ? revision + 1 : request.startRevision;
     this.#idField = watchIdField(id);
     this.#served = served;
+    this.isSynced = this.from > revision;
     if (this.from < compacted) return;
     // Nothing was written at the first revision.
     const afterRevision = Math.min(Math.max(1, this.from - 1), revision);
@@ -56,11 +59,24 @@ export class StoreWatch {
 
   /** Its next batch; undefined: nothing is there to be read now. */
   read(): WatchBatch | undefined {
-    return this.#stream?.read();
+    const batch = this.#stream?.read();
+    this.isSynced =
+      batch === undefined ? !this.holdsPast : (batch.revision ?? 0) >= this.#served.revision;
+    return batch;
   }
 
-  /** The messages of a batch, without gRPC's prefix. */
-  *messagesOf(batch: WatchBatch): Generator<Buffer, void, void> {
+  /** Whether its next changes have to be read from the journal: then `read` begins that. */
+  get isBehind(): boolean {
+    return this.#stream?.isBehind === true;
+  }
+
+  /** Whether it has read more from the journal than it has returned, or is reading. */
+  get holdsPast(): boolean {
+    return this.#stream?.holdsPast === true;
+  }
+
+  /** The responses of a batch, with gRPC's prefix. */
+  *framesOf(batch: WatchBatch): Generator<FrameParts, void, void> {
     const served = this.#served;
     const header = (revision: number): Buffer => served.header(revision);
     const { from, request } = this;
@@ -69,8 +85,9 @@ export class StoreWatch {
     if (frames === previousUnknown) {
       frames = etcdFramesOf(batch, request, none, header, from, batch.revision);
     }
+    const hasId = this.#idField.length > 0;
     for (const frame of frames) {
-      yield* messagesIn(Buffer.from(frame.buffer, frame.byteOffset, frame.length), this.#idField);
+      yield hasId ? withFieldsInEach(frame, this.#idField) : [frame];
     }
   }
 
@@ -90,15 +107,5 @@ export class StoreWatch {
   /** Idempotent. */
   close(): void {
     this.#stream?.close();
-  }
-}
-
-/** The messages of a frame, each with a field added. */
-function* messagesIn(frame: Buffer, field: Buffer): Generator<Buffer, void, void> {
-  for (let at = 0; at < frame.length; ) {
-    const end = at + prefixSize + frame.readUInt32BE(at + 1);
-    const message = frame.subarray(at + prefixSize, end);
-    yield field.length === 0 ? message : Buffer.concat([message, field]);
-    at = end;
   }
 }

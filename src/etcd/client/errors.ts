@@ -102,8 +102,8 @@ export function readError(error: unknown, endpoint: string, range?: KeyRange): E
   if (says(error.details, "database space exceeded")) {
     return new WatchFanoutError(
       "STORAGE_FULL",
-      // What reaches the quota is applied and refused (quotaApplierV3 of etcd); what comes later is only refused.
-      "etcd's space quota is reached: nothing was written, unless this write is the one that reached it. Compact and " +
+      // Until etcd has the alarm, it applies writes that find the quota reached, and refuses them (its quotaApplierV3).
+      "etcd's space quota is reached: nothing was written, unless it was reached during this write. Compact and " +
         "defragment etcd, or raise its quota, and disarm the alarm. Reads and watches still work.",
       { cause: error },
     );

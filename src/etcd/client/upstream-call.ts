@@ -1,9 +1,4 @@
-import {
-  type ClientHttp2Stream,
-  constants,
-  type IncomingHttpHeaders,
-  type OutgoingHttpHeaders,
-} from "node:http2";
+import { constants, type IncomingHttpHeaders, type OutgoingHttpHeaders } from "node:http2";
 import { Metadata, status } from "@grpc/grpc-js";
 import type { Clock } from "../../base/clock.ts";
 import { waitFor } from "../../base/wait.ts";
@@ -15,7 +10,7 @@ import { noConnection } from "../wire/error-texts.ts";
 import { nextMessage, UnreadableMessage } from "../wire/messages.ts";
 import { requestHeaders } from "./call-headers.ts";
 import type { Upstream } from "./upstream.ts";
-import type { UpstreamConnection } from "./upstream-connection.ts";
+import type { UpstreamConnection, UpstreamStream } from "./upstream-connection.ts";
 
 /**
  * Default maximum size of a response of etcd, in bytes: one with as many revisions as etcd sends at once to a watch that
@@ -56,7 +51,7 @@ export class UpstreamCall {
   readonly #maxBytes: number;
   /** Requests that wait for a connection. */
   #early: EarlyRequest[] = [];
-  #stream: ClientHttp2Stream | undefined;
+  #stream: UpstreamStream | undefined;
   #connection: UpstreamConnection | undefined;
   #trailers: IncomingHttpHeaders | undefined;
   #isHalfClosed = false;
@@ -75,9 +70,9 @@ export class UpstreamCall {
     });
   }
 
-  /** Memory of a response that has not arrived completely, in bytes. */
+  /** Memory of what has arrived and was not delivered: a response that is not complete, and what is not read while paused. */
   get receivedBytes(): number {
-    return this.#responses.heldBytes;
+    return this.#responses.heldBytes + (this.#stream?.readableLength ?? 0);
   }
 
   /** Whether a response is larger than allowed, which has ended the call. */

@@ -3,6 +3,7 @@ import {
   type ClientHttp2Stream,
   connect,
   constants,
+  type IncomingHttpHeaders,
   type OutgoingHttpHeaders,
 } from "node:http2";
 import type { Socket } from "node:net";
@@ -85,8 +86,33 @@ export interface ConnectedMember {
   lost(connection: UpstreamConnection): void;
 }
 
+/** The endpoint of the embedded store, in this process. Nothing else can connect to it. */
+export const embeddedEndpoint = "embedded:store";
+
+/** A call to a member, as its caller has it: what of Node.js' HTTP/2 stream is used. */
+export interface UpstreamStream
+  extends Pick<ClientHttp2Stream, "readableLength" | "writableNeedDrain" | "closed" | "rstCode"> {
+  on(event: "data", listener: (chunk: Buffer) => void): unknown;
+  on(event: "trailers", listener: (trailers: IncomingHttpHeaders) => void): unknown;
+  /** `flags` has `NGHTTP2_FLAG_END_STREAM` if these headers are trailers as well. */
+  on(event: "response", listener: (headers: IncomingHttpHeaders, flags: number) => void): unknown;
+  on(event: "readable" | "end" | "close" | "drain", listener: () => void): unknown;
+  read(): Buffer | null;
+  pause(): unknown;
+  resume(): unknown;
+  write(bytes: Buffer, onSent?: () => void): boolean;
+  end(): unknown;
+  /** Resets it. */
+  close(rstCode: number): void;
+}
+
+/** What calls to a member are made on. */
+export type UpstreamConnection = Omit<Http2Connection, "request"> & {
+  request(headers: OutgoingHttpHeaders): UpstreamStream;
+};
+
 /** One HTTP/2 connection to a member of etcd. */
-export class UpstreamConnection {
+export class Http2Connection {
   readonly member: ConnectedMember;
   readonly #clock: Clock;
   readonly #session: ClientHttp2Session;
@@ -131,7 +157,7 @@ export class UpstreamConnection {
     clock: Clock,
     member: ConnectedMember,
     maxCallsEver: number = defaultMaxCallsEver,
-  ): Promise<UpstreamConnection> {
+  ): Promise<Http2Connection> {
     return new Promise((resolve, reject) => {
       let socket: Socket | undefined;
       let failure: Error | undefined;
@@ -163,7 +189,7 @@ export class UpstreamConnection {
       session.once("remoteSettings", () => {
         timer.cancel();
         session.off("close", onClose);
-        resolve(new UpstreamConnection(clock, session, socket as Socket, member, maxCallsEver));
+        resolve(new Http2Connection(clock, session, socket as Socket, member, maxCallsEver));
       });
     });
   }

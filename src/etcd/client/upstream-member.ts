@@ -4,7 +4,12 @@ import type { Clock } from "../../base/clock.ts";
 import { messageOf, toError } from "../../base/errors.ts";
 import type { Bearer } from "./call-headers.ts";
 import type { Keepalive, MemberCertificates } from "./member.ts";
-import { addressOf, type ConnectedMember, UpstreamConnection } from "./upstream-connection.ts";
+import {
+  addressOf,
+  type ConnectedMember,
+  Http2Connection,
+  type UpstreamConnection,
+} from "./upstream-connection.ts";
 
 /** Maximum number of connections to one member: as many calls as a server may have open, at 1,000 each, and some. */
 const maxConnections = 256;
@@ -15,12 +20,17 @@ const retryMs = 100;
 /** How long other members are preferred to one that can't be reached or has refused a call, in milliseconds. */
 const leftOutMs = 1_000;
 
+/** Connects to a member in this process. Throws an Error if it does not serve. */
+export type ConnectInProcess = (member: ConnectedMember) => UpstreamConnection;
+
 /** What the members of an upstream have in common. */
 export interface UpstreamMemberDeps {
   readonly certificates: MemberCertificates | undefined;
   readonly clock: Clock;
   readonly keepalive: Keepalive;
   readonly bearer: Bearer | undefined;
+  /** Connects to a member of this process. Undefined: members are connected to by HTTP/2. */
+  readonly connect: ConnectInProcess | undefined;
   /** Called when a member does not respond to keepalive pings. */
   readonly onUnresponsive: (member: UpstreamMember) => void;
   /** Called when a member has refused a call that another one may do, or has failed to connect for `prepare`. */
@@ -111,7 +121,9 @@ export class UpstreamMember implements ConnectedMember {
 
   async #connect(): Promise<UpstreamConnection> {
     try {
-      const connection = await UpstreamConnection.connect(this.#clock, this);
+      const connect =
+        this.#deps.connect ?? ((member) => Http2Connection.connect(this.#clock, member));
+      const connection = await connect(this);
       this.#failure = undefined;
       this.#leftOutUntil = -Infinity;
       if (this.#isClosed) connection.destroy();

@@ -6,7 +6,11 @@ import type { Namespace } from "../wire/namespace.ts";
 import type { Bearer } from "./call-headers.ts";
 import { defaultKeepalive, type Keepalive, type MemberCertificates } from "./member.ts";
 import type { UpstreamConnection } from "./upstream-connection.ts";
-import { UpstreamMember, type UpstreamMemberDeps } from "./upstream-member.ts";
+import {
+  type ConnectInProcess,
+  UpstreamMember,
+  type UpstreamMemberDeps,
+} from "./upstream-member.ts";
 
 /** That no member can be reached. */
 export interface UpstreamOutage {
@@ -31,6 +35,8 @@ export interface UpstreamOptions {
   readonly keepalive?: Keepalive | undefined;
   /** Default: none. */
   readonly bearer?: Bearer | undefined;
+  /** Connects to the only member, which is in this process. Default: by HTTP/2. */
+  readonly connect?: ConnectInProcess | undefined;
   /** The keys that are passed on. Undefined: all. */
   readonly namespace?: Namespace | undefined;
   readonly clock: Clock;
@@ -84,7 +90,7 @@ export class Upstream {
     this.#outage = new OutageLog(clock, logger);
     this.#leftOut = new OutageLog(clock, logger);
     const deps: UpstreamMemberDeps = {
-      ...{ certificates, clock, keepalive, bearer },
+      ...{ certificates, clock, keepalive, bearer, connect: options.connect },
       onUnresponsive: (member) => this.#leave(member, "it does not respond to keepalive pings"),
       onRefused: (member, why) => this.#leaveOut(member, why),
     };

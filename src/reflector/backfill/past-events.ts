@@ -8,7 +8,7 @@ import type { Scope, Storage, WatchStream } from "../../storage/storage.ts";
 export interface PastEvents {
   readonly after: number;
   readonly upTo: number;
-  /** In the order of their revisions. Each has the object before the change in `previous`. */
+  /** In the order of their revisions. */
   readonly events: readonly WatchEvent[];
   /** Sum of the estimated bytes. */
   readonly bytes: number;
@@ -29,6 +29,8 @@ interface PastSource {
   readonly scope: Scope;
   /** The history of the revisions. Undefined or empty: not known. */
   readonly historyId?: string | undefined;
+  /** Whether each event has the object before the change in `previous`. Default true. */
+  readonly withPrevious?: boolean | undefined;
   readonly clock: Clock;
 }
 
@@ -91,7 +93,7 @@ class PastReader {
   }
 
   read(starts: readonly number[], upTo: number, signal: AbortSignal): Promise<PastRead> {
-    const { storage, scope, historyId, clock } = this.#source;
+    const { storage, scope, historyId, withPrevious = true, clock } = this.#source;
     const late = upstreamUnavailable("The store did not deliver past events in time.");
     const deadline = { clock, ms: readTimeoutMs, expire: () => this.#result(late) };
     return waitFor<PastRead>(
@@ -100,7 +102,7 @@ class PastReader {
           const end = starts[i + 1] ?? upTo;
           const concurrent = starts.length;
           const range = { scope, afterRevision: after, upTo: end, historyId };
-          const stream = storage.watch({ ...range, concurrent, withPrevious: true });
+          const stream = storage.watch({ ...range, concurrent, withPrevious });
           return new Segment(after, end, stream);
         });
         for (const segment of this.#segments) {

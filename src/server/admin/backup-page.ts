@@ -53,7 +53,7 @@ export class BackupPage implements AdminPages {
 
   /** Ends a backup in progress, whose client notices it. Idempotent. */
   async close(): Promise<void> {
-    this.#running?.abort();
+    this.#running?.abort(new Error("The service shuts down."));
     await this.#ended;
   }
 
@@ -66,7 +66,8 @@ export class BackupPage implements AdminPages {
     } else {
       const running = new AbortController();
       this.#running = running;
-      response.once("close", () => running.abort());
+      const gone = new Error("The client has ended the request.");
+      response.once("close", () => running.abort(gone));
       const signal = AbortSignal.any([running.signal, AbortSignal.timeout(maxBackupMs)]);
       this.#ended = this.#run(source, response, signal).finally(() => {
         this.#running = undefined;
@@ -101,7 +102,10 @@ export class BackupPage implements AdminPages {
       await pipeline(createReadStream(path), response, { signal });
       logger.info({ bytes: size }, "sent a backup of the embedded store");
     } catch (error) {
-      logger.warn({ err: error }, "a backup of the embedded store was not completed");
+      const log = { problem: messageOf(error) };
+      if (this.#running?.signal.aborted === true)
+        logger.info(log, "a backup of the embedded store was cancelled");
+      else logger.warn(log, "a backup of the embedded store was not completed");
       if (response.headersSent) response.destroy();
       else sendPage(response, { status: 500, body: `${messageOf(error)}\n` });
     } finally {

@@ -156,6 +156,8 @@ function errorOf({ kind, message, requested, oldest }: ThreadFailure): Error {
   switch (kind) {
     case "full":
       return new WatchFanoutError("STORAGE_FULL", message);
+    case "detached":
+      return upstreamUnavailable(message);
     case "fault":
       return new JournalFault(message);
     case "damaged":

@@ -27,8 +27,9 @@ export interface Journal {
   /**
    * Keeps all entries, or none, and resolves when they would survive a loss of power. One call at a time.
    *
-   * Rejects with STORAGE_FULL if there is no room: none is kept, and later ones may be. Rejects with a JournalFault if it is
-   * not known what is kept: then the journal must not be used any more, and the process ends.
+   * Rejects with STORAGE_FULL if there is no room, or UPSTREAM_UNAVAILABLE if a restart would not have what is written now:
+   * none is kept, and later ones may be. Rejects with a JournalFault if it is not known what is kept: then the journal must
+   * not be used any more, and the process ends.
    */
   commit(entries: readonly JournalEntry[]): Promise<void>;
 

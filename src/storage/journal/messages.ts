@@ -100,6 +100,8 @@ export interface JournalFacts {
   readonly revision: number;
   readonly oldest: number;
   readonly bytes: number;
+  /** Why no commit is kept now: the file is not the one at its path any more. Undefined: it is. */
+  readonly detached?: string | undefined;
 }
 
 /** The records that a read returns. */
@@ -114,10 +116,10 @@ export interface FoundRecords {
 /** Why a call failed. */
 export interface ThreadFailure {
   /**
-   * `full`: STORAGE_FULL; `fault`: it is not known what is kept; `damaged`: what was asked for can't be read; `too old`:
+   * `full`: STORAGE_FULL; `detached`: UPSTREAM_UNAVAILABLE, as nothing may be written to this file; `fault`: it is not known what is kept; `damaged`: what was asked for can't be read; `too old`:
    * REVISION_TOO_OLD; `refused`: nothing was done.
    */
-  readonly kind: "full" | "fault" | "damaged" | "too old" | "refused";
+  readonly kind: "full" | "detached" | "fault" | "damaged" | "too old" | "refused";
   /** A sentence. */
   readonly message: string;
   /** Of `too old`. */

@@ -22,14 +22,14 @@ import type { DataSync, FoundRecords, JournalFacts, Reply } from "./messages.ts"
 import { readChanges, readHistory, readObjects, readState } from "./read-records.ts";
 import { damageText, RecordFault } from "./record.ts";
 
-/** How often the history expires by age, in milliseconds. */
+/** How often the history expires by age, and the place of the file is checked, in milliseconds. */
 const tickMs = 1_000;
 
 export interface SqliteJournalOptions {
   readonly clock: Clock;
   /**
    * `full` (default): a commit that has resolved survives a loss of power. `off`: it survives the end of the process, also a
-   * kill; a loss of power can lose the commits since the last checkpoint, at most some MiB, and leaves a state that was once
+   * kill; a loss of power can lose the commits since the last checkpoint, 8 MiB and one commit, and leaves a state that was once
    * current.
    */
   readonly sync?: DataSync;
@@ -37,8 +37,14 @@ export interface SqliteJournalOptions {
   readonly maxHistoryMs?: number;
   /** Size of the history, without the current state, in bytes. Default: without this limit. */
   readonly maxHistoryBytes?: number;
-  /** Size of the file in bytes, at least 1 MiB. The write-ahead log takes some MiB more. Default: without this limit. */
+  /** Size of the file in bytes, at least 1 MiB. The write-ahead log is beside it: the pages of one commit and 8 MiB more. Default: without this limit. */
   readonly maxBytes?: number;
+  /**
+   * Called when the file, or its write-ahead log, is found to be moved, deleted or replaced while it is in use, with sentences
+   * that say what to do, and with undefined when it is back. Meanwhile commits reject with UPSTREAM_UNAVAILABLE, and reads and
+   * backups have all that was kept.
+   */
+  readonly onDetached?: (problem: string | undefined) => void;
 }
 
 /**
@@ -50,6 +56,7 @@ export class SqliteJournal implements Journal {
   readonly #clock: Clock;
   readonly #calls: JournalCalls;
   readonly #openedAt: number;
+  readonly #onDetached: SqliteJournalOptions["onDetached"];
   #facts: JournalFacts;
   #timer: Timer | undefined;
   #ticking: Promise<void> | undefined;
@@ -74,11 +81,17 @@ export class SqliteJournal implements Journal {
       },
     });
     const { facts } = await calls.started(signal);
-    return new SqliteJournal(clock, calls, facts as JournalFacts);
+    return new SqliteJournal(clock, calls, facts as JournalFacts, options.onDetached);
   }
 
-  private constructor(clock: Clock, calls: JournalCalls, facts: JournalFacts) {
+  private constructor(
+    clock: Clock,
+    calls: JournalCalls,
+    facts: JournalFacts,
+    onDetached: SqliteJournalOptions["onDetached"],
+  ) {
     this.#clock = clock;
+    this.#onDetached = onDetached;
     this.#calls = calls;
     this.#facts = facts;
     this.#openedAt = clock.now();
@@ -194,7 +207,10 @@ export class SqliteJournal implements Journal {
   }
 
   #learn(reply: Reply): Reply {
-    if (reply.facts !== undefined) this.#facts = reply.facts;
+    if (reply.facts === undefined) return reply;
+    const { detached } = this.#facts;
+    this.#facts = reply.facts;
+    if (reply.facts.detached !== detached) this.#onDetached?.(reply.facts.detached);
     return reply;
   }
 

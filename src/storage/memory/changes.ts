@@ -1,5 +1,6 @@
 import { randomUUID } from "node:crypto";
 import type { Clock } from "../../base/clock.ts";
+import { hasReason } from "../../base/errors.ts";
 import { abortable } from "../../base/wait.ts";
 import type { StoredObject } from "../../model/object.ts";
 import type { Journal, JournalEntry } from "../journal/journal.ts";
@@ -88,27 +89,66 @@ export class Changes {
   }
 
   /** Executes a change; see MemoryStore. `enter` throws if it must not be executed. */
-  async execute<T>(
+  execute<T>(
     change: (draft: StoreDraft) => T,
     enter: () => void,
     signal: AbortSignal | undefined,
   ): Promise<Changed<T>> {
-    enter();
+    return this.#applyAndKeep(() => this.#apply(change), enter, signal);
+  }
+
+  /** Has the journal keep that nothing before `revision` is needed any more, and calls `kept`. `enter` as in `execute`. */
+  compact(
+    revision: number,
+    kept: () => void,
+    enter: () => void,
+    signal: AbortSignal | undefined,
+  ): Promise<void> {
+    const entries = [{ type: "compacted", revision }] as const;
+    return this.#applyAndKeep(() => this.keep(entries, { kept, undo: () => {} }), enter, signal);
+  }
+
+  /** Resolves to what `apply` returns, or rejects with what it throws, when all that it saw is kept. */
+  async #applyAndKeep<T>(
+    apply: () => T,
+    enter: () => void,
+    signal: AbortSignal | undefined,
+  ): Promise<T> {
     const commits = this.#commits;
-    if (commits === undefined) return this.#apply(change);
-    while (commits.isFull) {
-      await commits.room(signal);
+    for (;;) {
       enter();
+      if (commits === undefined) return apply();
+      while (commits.isFull) {
+        await commits.room(signal);
+        enter();
+      }
+      const { goesAlone } = commits;
+      let result: T;
+      try {
+        result = apply();
+      } catch (refusal) {
+        if (await this.#isRefusedWithOthers(goesAlone, signal)) continue;
+        throw refusal;
+      }
+      if (!(await this.#isRefusedWithOthers(goesAlone, signal))) return result;
     }
-    let changed: Changed<T>;
+  }
+
+  /**
+   * Resolves when all that is applied now is kept (false), or was taken back because a group did not fit: what went alone might
+   * (true). Rejects as `allKept` does otherwise.
+   */
+  async #isRefusedWithOthers(
+    goesAlone: boolean,
+    signal: AbortSignal | undefined,
+  ): Promise<boolean> {
     try {
-      changed = this.#apply(change);
-    } catch (refusal) {
       await this.allKept(signal);
-      throw refusal;
+      return false;
+    } catch (error) {
+      if (goesAlone || !hasReason(error, "STORAGE_FULL")) throw error;
+      return true;
     }
-    await this.allKept(signal);
-    return changed;
   }
 
   /** Gives the history another id if it has the id `known`. Returns the id that it will have. */
@@ -134,7 +174,10 @@ export class Changes {
     else this.#commits.add({ entries, bytes: entries.length * entryBytes, kept, undo });
   }
 
-  /** Resolves when all that is applied now is kept. Rejects with STORAGE_FULL if it was taken back, or OUTCOME_UNKNOWN. */
+  /**
+   * Resolves when all that is applied now is kept. Rejects with STORAGE_FULL or UPSTREAM_UNAVAILABLE if it was taken back, or
+   * OUTCOME_UNKNOWN.
+   */
   async allKept(signal: AbortSignal | undefined): Promise<void> {
     const unkept = this.#commits?.unkept;
     if (unkept !== undefined) await abortable(unkept, signal);

@@ -33,6 +33,9 @@ export interface GroupCommitOptions {
  * Keeps changes in a journal, in their order. One commit is on its way at a time; what is applied meanwhile goes together
  * with the next one, so that the number of syncs does not grow with the number of writers. The first of a pause waits for the
  * end of the turn of the event loop, as others come in the same turn.
+ *
+ * A group that does not fit is refused as a whole. So after one each change goes alone, until one that puts something is kept:
+ * otherwise deletions, for which a journal has some room left, would fail with the puts of others.
  */
 export class GroupCommit {
   readonly #options: GroupCommitOptions;
@@ -42,6 +45,8 @@ export class GroupCommit {
   readonly #room = new Condition();
   readonly #idle = new Condition();
   #fault: WatchFanoutError | undefined;
+  /** Whether each change goes alone, as a group did not fit. */
+  #isTight = false;
 
   constructor(options: GroupCommitOptions) {
     this.#options = options;
@@ -55,8 +60,8 @@ export class GroupCommit {
   }
 
   /**
-   * Resolves when all that is applied now is kept; undefined: it is. Rejects with STORAGE_FULL if it was taken back, or
-   * OUTCOME_UNKNOWN.
+   * Resolves when all that is applied now is kept; undefined: it is. Rejects with STORAGE_FULL or UPSTREAM_UNAVAILABLE if it was
+   * taken back, or OUTCOME_UNKNOWN.
    */
   get unkept(): Promise<void> | undefined {
     return (this.#next ?? this.#committing)?.done.promise;
@@ -70,6 +75,11 @@ export class GroupCommit {
   /** Whether a change has to wait for room before it is applied. */
   get isFull(): boolean {
     return this.#room.waiting > 0 || !this.#hasRoom;
+  }
+
+  /** Whether a change that is applied now is committed without others. */
+  get goesAlone(): boolean {
+    return this.#isTight;
   }
 
   /** Resolves when a change may be applied, unless another was faster. Rejects with OVERLOADED if too many wait. */
@@ -90,6 +100,7 @@ export class GroupCommit {
 
   get #hasRoom(): boolean {
     const [a, b] = [this.#committing, this.#next];
+    if (this.#isTight) return a === undefined && b === undefined;
     const count = (a?.changes.length ?? 0) + (b?.changes.length ?? 0);
     return count < maxUnkept && (a?.bytes ?? 0) + (b?.bytes ?? 0) < maxUnkeptBytes;
   }
@@ -116,6 +127,7 @@ export class GroupCommit {
 
   #kept(group: CommitGroup): void {
     this.#committing = undefined;
+    this.#isTight &&= !group.entries.some(putsSomething);
     for (const change of group.changes) change.kept();
     this.#options.onKept();
     group.done.resolve();
@@ -128,7 +140,9 @@ export class GroupCommit {
     this.#committing = undefined;
     this.#next = undefined;
     const isFull = hasReason(error, "STORAGE_FULL");
-    if (isFull) {
+    const isTakenBack = isFull || hasReason(error, "UPSTREAM_UNAVAILABLE");
+    if (isFull) this.#isTight = true;
+    if (isTakenBack) {
       for (const change of groups.flatMap(({ changes }) => changes).reverse()) change.undo();
     } else {
       this.#fault = upstreamUnavailable(
@@ -136,9 +150,9 @@ export class GroupCommit {
         error,
       );
     }
-    for (const { done } of groups) done.reject(isFull ? error : outcomeUnknown(error));
+    for (const { done } of groups) done.reject(isTakenBack ? error : outcomeUnknown(error));
     this.#ended();
-    if (!isFull) this.#options.onFault(error);
+    if (!isTakenBack) this.#options.onFault(error);
   }
 
   #ended(): void {
@@ -166,6 +180,10 @@ class CommitGroup {
     for (const entry of change.entries) this.entries.push(entry);
     this.bytes += change.bytes;
   }
+}
+
+function putsSomething(entry: JournalEntry): boolean {
+  return entry.type === "changes" && entry.events.some(({ type }) => type !== "DELETED");
 }
 
 function outcomeUnknown(error: Error): WatchFanoutError {

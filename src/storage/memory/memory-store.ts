@@ -95,6 +95,7 @@ export class MemoryStore implements Store {
   readonly #maxDeletedObjects: number;
   #journal: Journal | undefined;
   #isClosed = false;
+  #closing = Promise.resolve();
 
   /** Throws INVALID_REQUEST for a bound that is not a positive integer. */
   constructor(options: MemoryStoreOptions) {
@@ -219,8 +220,8 @@ export class MemoryStore implements Store {
 
   /**
    * Executes a change as one revision, or as none if it writes nothing or throws. It is applied before this returns, unless
-   * too much waits for the disk. Rejects with what it throws, VALUE_TOO_LARGE, LEASE_NOT_FOUND, STORAGE_FULL, or
-   * OUTCOME_UNKNOWN.
+   * too much waits for the disk. Rejects with what it throws, VALUE_TOO_LARGE, LEASE_NOT_FOUND, STORAGE_FULL,
+   * UPSTREAM_UNAVAILABLE, or OUTCOME_UNKNOWN.
    */
   update<T>(
     change: (draft: Draft) => T,
@@ -316,11 +317,8 @@ export class MemoryStore implements Store {
     this.enter(signal);
     if (revision > this.revision) throw historyChanged(revision, this.revision);
     if (revision <= this.oldest) return;
-    this.#changes.keep([{ type: "compacted", revision }], {
-      kept: () => this.#reads.compact(revision),
-      undo: () => {},
-    });
-    await this.#changes.allKept(signal);
+    const kept = (): void => this.#reads.compact(revision);
+    await this.#changes.compact(revision, kept, () => this.enter(signal), signal);
   }
 
   /** Throws if the signal is aborted, or the store is closed or has failed. */
@@ -332,11 +330,17 @@ export class MemoryStore implements Store {
 
   /**
    * Every stream ends, and every later call rejects, with UPSTREAM_UNAVAILABLE. Resolves when the journal has kept what was
-   * applied, and is closed.
+   * applied, and is closed. Idempotent.
    */
-  async close(): Promise<void> {
-    if (this.#isClosed) return;
-    this.#isClosed = true;
+  close(): Promise<void> {
+    if (!this.#isClosed) {
+      this.#isClosed = true;
+      this.#closing = this.#close();
+    }
+    return this.#closing;
+  }
+
+  async #close(): Promise<void> {
     this.#endAll(closed());
     await this.#changes.close();
     // Those whose end was taken back meanwhile.

@@ -22,8 +22,8 @@ const maxExamined = 10_000;
  * A watch of the embedded store: a position in its history.
  *
  * Nothing is queued for a slow reader: it reads from the history that the store keeps anyway. A stream holds at most one
- * batch of its own. What has left memory is read from the journal, in chunks, one when the reader asks for it. When the
- * history is compacted past the position, the stream ends with an error.
+ * batch of its own. What has left memory is read from the journal, in chunks: a `read` begins that, returns undefined, and
+ * the listener is called once it is there. When the history is compacted past the position, the stream ends with an error.
  */
 export class MemoryWatch implements WatchStream {
   readonly #log: TransactionLog;
@@ -70,7 +70,20 @@ export class MemoryWatch implements WatchStream {
     return this.#ended;
   }
 
+  /** Whether its next changes are in the journal and were not read. */
+  get isBehind(): boolean {
+    if (this.#ended !== undefined || this.#next !== undefined || this.#chunk.length > 0)
+      return false;
+    return this.#reading === undefined && this.#position < this.#log.oldest;
+  }
+
+  /** Whether it has read more from the journal than it has returned, or is reading. */
+  get holdsPast(): boolean {
+    return this.#reading !== undefined || this.#chunk.length > 0;
+  }
+
   read(): WatchBatch | undefined {
+    if (this.isBehind) this.#readPast();
     const batch = this.#next ?? this.#take();
     this.#next = undefined;
     this.#isWaiting = batch === undefined && this.#ended === undefined;
@@ -104,8 +117,9 @@ export class MemoryWatch implements WatchStream {
   /** Calls the listener if the reader waits and there is something to read, or the end. */
   notify(): void {
     if (!this.#isWaiting) return;
-    this.#next ??= this.#take();
-    if (this.#next === undefined && this.#ended === undefined) return;
+    const { isBehind } = this;
+    if (!isBehind) this.#next ??= this.#take();
+    if (!isBehind && this.#next === undefined && this.#ended === undefined) return;
     this.#isWaiting = false;
     this.#listener();
   }
@@ -113,10 +127,7 @@ export class MemoryWatch implements WatchStream {
   /** Continues from the position to the next batch, to the newest revision, or to the end. */
   #take(): WatchBatch | undefined {
     if (this.#ended !== undefined) return undefined;
-    if (this.#chunk.length === 0 && this.#position < this.#log.oldest) {
-      this.#readPast();
-      return undefined;
-    }
+    if (this.#chunk.length === 0 && this.#position < this.#log.oldest) return undefined;
     const from = this.#position;
     const events: WatchEvent[] = [];
     let bytes = 0;
@@ -149,7 +160,6 @@ export class MemoryWatch implements WatchStream {
 
   /** Reads a chunk from the journal, and lets the reader know of it. */
   #readPast(): void {
-    if (this.#reading !== undefined) return;
     const { oldest } = this.#log;
     if (this.#past === undefined) {
       this.end(revisionTooOld(this.#position, oldest));
@@ -164,6 +174,8 @@ export class MemoryWatch implements WatchStream {
           if (this.#ended !== undefined) return;
           if (chunk.length === 0) this.end(revisionTooOld(this.#position, this.#past?.oldest));
           this.#chunk = chunk.toReversed();
+          // The reader waits for it, also if nothing of it is for the reader.
+          this.#requestedRevision = Math.max(1, this.#requestedRevision);
         },
         (error: unknown) => this.end(toError(error)),
       )

@@ -1,18 +1,21 @@
 import { estimatedBytes, type StoredObject } from "../../model/object.ts";
 import type { ListResult } from "../storage.ts";
 
-/** Maximum number of objects after a page that are counted one by one; above it their number is unknown. */
-const maxCounted = 10_000;
+/** Default maximum number of objects after a page that are counted one by one; above it their number is unknown. */
+const defaultMaxCounted = 10_000;
 
 /** Bounds of a page, as those of a ListRequest. */
 export interface PageBounds {
   readonly limit: number;
   readonly maxBytes?: number | undefined;
+  /** Maximum number of objects after the page that are counted. Default 10,000. */
+  readonly maxCounted?: number | undefined;
 }
 
 /** Collects one page of a list, within its bounds, and counts what comes after it. */
 export class ObjectPage {
   readonly #bounds: PageBounds;
+  readonly #maxCounted: number;
   readonly #items: StoredObject[] = [];
   #bytes = 0;
   #isFull = false;
@@ -20,6 +23,7 @@ export class ObjectPage {
 
   constructor(bounds: PageBounds) {
     this.#bounds = bounds;
+    this.#maxCounted = bounds.maxCounted ?? defaultMaxCounted;
   }
 
   get isFull(): boolean {
@@ -48,12 +52,12 @@ export class ObjectPage {
   /** Counts one object after the page. Returns whether to continue: counting more would block the event loop. */
   countOne(): boolean {
     this.#remaining++;
-    return this.#remaining <= maxCounted;
+    return this.#remaining <= this.#maxCounted;
   }
 
   /** The page. `hasMore`: whether objects follow it that were not counted. */
   result(revision: number, hasMore: boolean = false): ListResult {
-    const isUnknown = hasMore || this.#remaining > maxCounted;
+    const isUnknown = hasMore || this.#remaining > this.#maxCounted;
     return {
       revision,
       items: this.#items,

@@ -173,6 +173,30 @@ test("A response that may be old is printed with a warning.", async () => {
   expect(JSON.parse(stdout)).toMatchObject({ stale_for: "12.000s" });
 });
 
+test("A response that is older than --max-stale is an error, and nothing is printed.", async () => {
+  const matches: unknown[] = [];
+  const stale = { stale_for: { seconds: 12, nanos: 0 } };
+  const script: Script = {
+    get: ({ request }, callback) => {
+      matches.push(request.revision_match);
+      callback(null, { ...found, ...stale });
+    },
+    list: ({ request }, callback) => {
+      matches.push(request.revision_match);
+      const listed = request.view === "VIEW_COUNT" ? { remaining_item_count: "3" } : {};
+      callback(null, { revision: "9", items: [], history_id: "h", ...listed, ...stale });
+    },
+  };
+  for (const args of [["get", "k"], ["list"], ["list", "--count"], ["watch"]]) {
+    const { code, stdout, stderr } = await against(script, [...args, "--max-stale", "11s"]);
+    expect([code, stdout]).toEqual([5, ""]);
+    expect(stderr).toContain("what it has may be 12.0 s old, above --max-stale");
+  }
+  expect(matches).toEqual(Array(4).fill("REVISION_MATCH_ANY"));
+  const within = await against(script, ["list", "--count", "--max-stale", "12s"]);
+  expect(within).toMatchObject({ code: 0, stdout: "3\n" });
+});
+
 describe("list", () => {
   const script: Script = {
     list: ({ request }, callback) =>
@@ -407,6 +431,10 @@ describe("An invalid command line exits with 2, sends nothing, and names the opt
     [["get", "k", "--revision", "0"], "--revision must be at least 1"],
     [["get", "k", "--revision-match", "exact"], "--revision-match exact needs --revision"],
     [["get", "k", "--revision-match", "newest"], "--revision-match"],
+    [["get", "k", "--max-stale", "1m", "--at", "7"], "--max-stale"],
+    [["list", "--max-stale", "1m", "--revision-match", "any"], "--max-stale"],
+    [["watch", "--max-stale", "1m", "--after-revision", "7"], "--max-stale"],
+    [["list", "--max-stale", "old"], "--max-stale"],
     [
       ["list", "--revision", "7", "--revision-match", "any"],
       "--revision can't be used with --revision-match any",

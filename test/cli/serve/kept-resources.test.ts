@@ -42,7 +42,8 @@ function opened() {
   const lines: string[] = [];
   const logger = pino({ level: "warn" }, { write: (line) => void lines.push(line) });
   const clock = new FakeClock();
-  const of = (...upstream: string[]) => new KeptResources(folder, upstream, logger, clock);
+  const of = (upstream: readonly string[], user = "relay") =>
+    new KeptResources(folder, { upstream, user }, logger, clock);
   return { folder, lines, clock, of };
 }
 
@@ -54,7 +55,7 @@ describe("The kept resources of an upstream", () => {
     const file = join(folder, "resources.json");
     execFileSync("mkfifo", [file]);
     onTestFinished(() => closeSync(openSync(file, "r+")));
-    const loading = of("a:1").load();
+    const loading = of(["a:1"]).load();
     await clock.elapse(5_000);
     expect(await loading).toBeUndefined();
     expect(lines.join()).toMatch("did not respond within 5 s");
@@ -62,34 +63,42 @@ describe("The kept resources of an upstream", () => {
 
   test("are absent before any were kept, which is no failure", async () => {
     const { of, lines } = opened();
-    expect(await of("a:1").load()).toBeUndefined();
+    expect(await of(["a:1"]).load()).toBeUndefined();
     expect(lines).toEqual([]);
   });
 
   test("are those that were kept last, without what was of the moment", async () => {
     const { of, folder } = opened();
     const unknown = { ...things, name: "others", codec: undefined, etcdKeys: undefined };
-    await of("a:1", "b:1").keep([]);
-    await of("a:1", "b:1").keep([things, unknown]);
+    await of(["a:1", "b:1"]).keep([]);
+    await of(["a:1", "b:1"]).keep([things, unknown]);
     const others = { ...kept, name: "others", codec: undefined, etcdKeys: undefined };
-    expect(await of("b:1", "a:1").load()).toEqual([kept, others]);
+    expect(await of(["b:1", "a:1"]).load()).toEqual([kept, others]);
     expect(readdirSync(folder)).toEqual(["resources.json"]);
   });
 
   test("are not those of another upstream", async () => {
     const { of, lines } = opened();
-    await of("a:1").keep([things]);
-    expect(await of("b:1").load()).toBeUndefined();
-    expect(lines).toEqual([]);
+    await of(["a:1"]).keep([things]);
+    expect(await of(["b:1"]).load()).toBeUndefined();
+    expect(lines).toEqual([expect.stringContaining("of another upstream, a:1.")]);
   });
 
-  test.each(["", "{", "{}", '{"upstream":["a:1"],"resources":[{"name":"things"}]}'])(
+  test("are not those of another user", async () => {
+    const { of, lines } = opened();
+    await of(["a:1"], "ann").keep([things]);
+    expect(await of(["a:1"], "bob").load()).toBeUndefined();
+    expect(lines).toEqual([expect.stringContaining("of another user.")]);
+    expect(await of(["a:1"], "ann").load()).toEqual([kept]);
+  });
+
+  test.each(["", "{", "{}", '{"upstream":["a:1"],"user":"relay","resources":[{"name":"things"}]}'])(
     "can't be used if the file is %j, which is logged",
     async (content) => {
       const { of, folder, lines } = opened();
-      await of("a:1").keep([things]);
+      await of(["a:1"]).keep([things]);
       writeFileSync(join(folder, "resources.json"), content);
-      expect(await of("a:1").load()).toBeUndefined();
+      expect(await of(["a:1"]).load()).toBeUndefined();
       expect(lines.join("")).toContain("the kept resources of the upstream can't be used");
     },
   );
@@ -97,7 +106,7 @@ describe("The kept resources of an upstream", () => {
   test("that can't be written are logged", async () => {
     const { of, folder, lines } = opened();
     writeFileSync(folder, "a file in the place of the folder");
-    await of("a:1").keep([things]);
+    await of(["a:1"]).keep([things]);
     expect(lines.join("")).toContain("the resources of the upstream can't be kept");
   });
 });

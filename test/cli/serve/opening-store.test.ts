@@ -1,8 +1,8 @@
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pino } from "pino";
-import { expect, onTestFinished, test } from "vitest";
+import { expect, onTestFinished, test, vi } from "vitest";
 import { systemClock } from "../../../src/base/clock.ts";
 import { backupRefusal } from "../../../src/cli/serve/main-process.ts";
 import { ServiceProcess } from "../../../src/cli/serve/service-process.ts";
@@ -37,6 +37,20 @@ test("While the embedded store is loading, that is why the process is not ready;
   expect(main.dataFile).toBeUndefined();
   await opening;
   expect(main.dataFile).toMatchObject({ revision: 1, oldestRevision: 1, commits: 0 });
+});
+
+test("A data file that is moved while it is in use is a warning of the readiness", async () => {
+  const path = join(folder(), "store.db");
+  const main = processWith(path);
+  await main.openStore(fails);
+  const check = () => main.readiness().find(({ name }) => name === "data");
+  expect(check()).toEqual({ name: "data", failure: undefined, warning: undefined });
+  renameSync(path, `${path}-elsewhere`);
+  await vi.waitFor(
+    () => expect(check()?.warning).toContain(`The data file ${path} was moved or deleted`),
+    { timeout: 20_000 },
+  );
+  expect(check()?.failure).toBeUndefined();
 });
 
 test.each<[readonly string[], boolean]>([

@@ -4,13 +4,17 @@ import type { Endpoint } from "../../../src/client/calls/endpoints.ts";
 import { type Client, connect } from "../../../src/client/client.ts";
 import { jsonValues } from "../../../src/client/values/value-codec.ts";
 import { MemoryStorage } from "../../../src/storage/memory/memory-storage.ts";
+import { until } from "../../../src/testing/until.ts";
 import { Relay } from "../../faults/relay.ts";
 import { put } from "../../storage/conformance/opened.ts";
 import { CachedServer } from "../cached-server.ts";
 import { keptOpen } from "../kept-open.ts";
 
-/** Two replicas over one store, each behind a relay, and a client of both. */
-async function replicas() {
+/**
+ * Two replicas over one store, each behind a relay, and a client of both. Keepalive pings are bytes, too, and a busy machine
+ * may answer late: a client has frequent ones only to find out that a server does not respond.
+ */
+async function replicas(keepaliveIntervalMs: number = 60_000) {
   const store = new MemoryStorage({ clock: systemClock });
   const servers = [
     await CachedServer.over(keptOpen(store)),
@@ -18,7 +22,7 @@ async function replicas() {
   ] as const;
   const relays = [await Relay.to(servers[0].port), await Relay.to(servers[1].port)] as const;
   const address = relays.map(({ port }) => `127.0.0.1:${port}`);
-  const client = connect({ address, keepaliveIntervalMs: 100, random: () => 0 });
+  const client = connect({ address, keepaliveIntervalMs, random: () => 0 });
   onTestFinished(async () => {
     client.close();
     for (const relay of relays) await relay.close();
@@ -44,15 +48,16 @@ async function watched(client: Client, interruptions: string[]): Promise<string[
 describe("A client of two replicas misses nothing, and receives nothing twice, when one of them", () => {
   const ways: readonly (readonly [
     string,
+    number | undefined,
     (parts: Awaited<ReturnType<typeof replicas>>) => unknown,
   ])[] = [
-    ["is drained", ({ servers }) => servers[0].close()],
-    ["is cut off", ({ relays }) => relays[0].refuse()],
-    ["stops responding", ({ relays }) => relays[0].hold()],
+    ["is drained", undefined, ({ servers }) => servers[0].close()],
+    ["is cut off", undefined, ({ relays }) => relays[0].refuse()],
+    ["stops responding", 1_000, ({ relays }) => relays[0].hold()],
   ];
 
-  test.each(ways)("%s.", async (_, happen) => {
-    const parts = await replicas();
+  test.each(ways)("%s.", async (_, keepaliveIntervalMs, happen) => {
+    const parts = await replicas(keepaliveIntervalMs);
     const { store, client } = parts;
     const interruptions: string[] = [];
     const watches = Array.from({ length: 4 }, () => watched(client, interruptions));
@@ -94,4 +99,64 @@ test("A call asks the preferred server first, and another one once that has fail
   await client.page("things", { preferredServer: preferred });
   expect(others?.passed).toBeGreaterThan(before);
   expect(servers).toHaveLength(2);
+});
+
+/** The servers of a client of two, in the order of their addresses. */
+async function endpointsOf(client: Client): Promise<readonly [Endpoint, Endpoint]> {
+  const found: Endpoint[] = [];
+  const watches = [0, 1].map(() =>
+    client.watch("things", { onOpened: (server) => found.push(server) }),
+  );
+  for (const watch of watches) await watch.next();
+  for (const watch of watches) await watch.return();
+  const [one, other] = found.sort((a, b) => (a.address < b.address ? -1 : 1));
+  if (one === undefined || other === undefined) throw new Error("The client has one server.");
+  return [one, other];
+}
+
+test.each(["write", "read"])(
+  "A %s waits for the replica that is back if the other one is gone, and is made once.",
+  async (kind) => {
+    const { store, relays, servers } = await replicas();
+    const address = relays.map(({ port }) => `127.0.0.1:${port}`);
+    const client = connect({ address, maxAttempts: 2, random: () => 0 });
+    onTestFinished(() => client.close());
+    const at = await endpointsOf(client);
+    const [first = 0, second = 1] = at.map((endpoint) => address.indexOf(endpoint.address));
+    const port = relays[first]?.port ?? 0;
+    await relays[first]?.close();
+    await until("the end of a connection", () => !at[0].isReady);
+    // One of them finds it gone.
+    for (let i = 0; i < 2; i++) await client.put("things", "key", Buffer.from("one"));
+    expect(at[0].isUnreachable).toBe(true);
+    const back = await Relay.to(servers[first]?.port ?? 0, { port });
+    onTestFinished(() => back.close());
+    await relays[second]?.close();
+    await until("the end of the other one", () => !at[1].isReady);
+    if (kind === "read") {
+      expect((await client.get("things", "key")).object.version).toBe(2);
+      return;
+    }
+    const { revision } = await client.put("things", "key", Buffer.from("other"));
+    expect(await store.currentRevision()).toBe(revision);
+    const { object } = await store.get({ key: "key", at: { match: "ANY" } });
+    expect(object?.version).toBe(3);
+  },
+);
+
+test("A call waits no longer for replicas that have failed than for a new connection, and an abort ends the wait.", async () => {
+  const { relays } = await replicas();
+  const address = relays.map(({ port }) => `127.0.0.1:${port}`);
+  const limits = { connectTimeoutMs: 50, maxAttempts: 2, timeoutMs: 60_000 };
+  const client = connect({ address, ...limits, random: () => 0 });
+  const patient = connect({ address, ...limits, connectTimeoutMs: 60_000, random: () => 0 });
+  onTestFinished(() => client.close());
+  onTestFinished(() => patient.close());
+  for (const relay of relays) await relay.close();
+  const failed = { reason: "UPSTREAM_UNAVAILABLE", message: expect.stringContaining("REFUSED") };
+  for (let i = 0; i < 2; i++) await expect(client.page("things")).rejects.toMatchObject(failed);
+  await expect(patient.page("things")).rejects.toMatchObject(failed);
+  const signal = AbortSignal.timeout(50);
+  const aborted = await patient.page("things", { signal }).catch((error: unknown) => error);
+  expect(aborted).toBe(signal.reason);
 });

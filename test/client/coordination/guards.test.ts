@@ -65,8 +65,8 @@ const stored = async (client: Client): Promise<string> =>
   Buffer.from((await client.get(data.resource, data.key)).object.value).toString();
 
 describe.each([
-  ["etcd", () => LeasedService.onEtcd(etcd)],
-  ["the embedded store", () => LeasedService.embedded()],
+  ["etcd", async () => LeasedService.onEtcd(etcd)],
+  ["the embedded store on a file", () => LeasedService.onFile()],
 ])("On %s", { timeout: 60_000 }, (_, open) => {
   it.each([
     ["lock", lock],
@@ -75,7 +75,7 @@ describe.each([
   ])(
     "a %s guards writes: once another one has it, none has an effect, though the one before does not know",
     async (__, acquire) => {
-      const address = await open().start();
+      const address = await (await open()).start();
       const [client, proxy] = await cuttableClient(address);
       const other = openClient(address);
       const sessions = [client, other].map((each) =>

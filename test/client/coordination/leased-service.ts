@@ -13,6 +13,7 @@ import { startReady } from "../../cacher/ready.ts";
 import { CuttingProxy } from "../../etcd/cutting-proxy.ts";
 import type { Etcd } from "../../etcd/etcd.ts";
 import { clientOf, newPrefix, silent } from "../../storage/etcd/source.ts";
+import { openOnFile } from "../../storage/memory/store-on-file.ts";
 import { keptOpen } from "../kept-open.ts";
 
 /** Opens the store of the resource `locks` for one replica. */
@@ -41,7 +42,16 @@ export class LeasedService {
   }
 
   static embedded(): LeasedService {
-    const store = new MemoryStore({ clock: systemClock });
+    return LeasedService.#inProcess(new MemoryStore({ clock: systemClock }));
+  }
+
+  static async onFile(): Promise<LeasedService> {
+    const { store, close } = await openOnFile();
+    onTestFinished(close);
+    return LeasedService.#inProcess(store);
+  }
+
+  static #inProcess(store: MemoryStore): LeasedService {
     const storage = new MemoryStorage({ store, resource: "locks" });
     onTestFinished(async () => {
       await storage.close();

@@ -16,6 +16,7 @@ import {
   type GuardedWrite,
   OwnershipChecker,
 } from "../../guarantees/ownership.ts";
+import { isThorough } from "../../thorough.ts";
 import { run } from "../controller/controlled.ts";
 import { cuttableClient, LeasedService, openClient } from "./leased-service.ts";
 
@@ -52,12 +53,15 @@ function aborted(signal: AbortSignal): Promise<unknown> {
   return new Promise((resolve) => signal.addEventListener("abort", resolve));
 }
 
-describe.each([
-  ["etcd", () => LeasedService.onEtcd(etcd)],
-  ["the embedded store", () => LeasedService.embedded()],
-])("On %s", { timeout: 60_000 }, (_, open) => {
+const stores: [string, () => Promise<LeasedService>][] = [
+  ["etcd", async () => LeasedService.onEtcd(etcd)],
+  ["the embedded store", async () => LeasedService.embedded()],
+];
+if (isThorough) stores.push(["the embedded store on a file", () => LeasedService.onFile()]);
+
+describe.each(stores)("On %s", { timeout: 60_000 }, (_, open) => {
   it("a session keeps its objects for longer than its lease, and deletes them when it is closed", async () => {
-    const client = openClient(await open().start());
+    const client = openClient(await (await open()).start());
     const session = await openSession(client);
     await session.put("locks", "a", Buffer.from("1"));
     await delay(1.5 * ttlMs);
@@ -73,7 +77,7 @@ describe.each([
   });
 
   it("a session that was cut off has lost its lease by the time that the store deletes its objects, and registers them again", async () => {
-    const address = await open().start();
+    const address = await (await open()).start();
     const other = openClient(address);
     const [client, proxy] = await cuttableClient(address);
     const lost: number[] = [];
@@ -103,7 +107,7 @@ describe.each([
   });
 
   it("a session survives the death of the replica that keeps it alive", async () => {
-    const service = open();
+    const service = await open();
     const addresses = [await service.start(), await service.start()];
     const client = openClient(addresses);
     const session = await openSession(client, {
@@ -122,13 +126,13 @@ describe.each([
   });
 
   it("a lock excludes all others, and the writes of its holders have rising tokens", async () => {
-    const service = open();
+    const service = await open();
     const addresses = [await service.start(), await service.start()];
     const writes: GuardedWrite[] = [];
     let inside = 0;
     const contenders = Array.from({ length: 5 }, async (__, n) => {
       const client = openClient([addresses[n % 2] ?? ""]);
-      const mutex = new Mutex(await openSession(client), "locks", "l");
+      const mutex = new Mutex(await openSession(client, { ttlMs: 10_000 }), "locks", "l");
       for (let round = 0; round < 5; round++) {
         await using lock = await mutex.lock();
         inside++;
@@ -149,7 +153,7 @@ describe.each([
   });
 
   it("tryLock returns nothing while another one holds the lock, and leaves nothing behind", async () => {
-    const client = openClient(await open().start());
+    const client = openClient(await (await open()).start());
     const mutex = new Mutex(await openSession(client), "locks", "l");
     const lock = await mutex.tryLock();
     expect(lock?.isHeld).toBe(true);
@@ -160,7 +164,7 @@ describe.each([
   });
 
   it("an election has one leader after another, also when one is cut off, and observers see them", async () => {
-    const address = await open().start();
+    const address = await (await open()).start();
     const observer = openClient(address);
     const leading = new Map<string, number>();
     const seen: string[] = [];
@@ -211,7 +215,7 @@ describe.each([
   });
 
   it("a candidate whose key others delete, while it waits, campaigns again", async () => {
-    const client = openClient(await open().start());
+    const client = openClient(await (await open()).start());
     const mutex = new Mutex(await openSession(client), "locks", "job");
     const lock = await mutex.lock();
     const stopping = new AbortController();
@@ -237,7 +241,7 @@ describe.each([
   });
 
   it("a controller that takes over a slot sees what the owner before wrote, though its informer is late", async () => {
-    const address = await open().start();
+    const address = await (await open()).start();
     const [first, direct] = [openClient(address), openClient(address)];
     const assignmentOf = async (client: Client, member: string): Promise<ShardAssignment> => {
       const session = await openSession(client);
@@ -285,7 +289,7 @@ describe.each([
   });
 
   it("slots are divided among members, one of which is cut off and one leaves", async () => {
-    const address = await open().start();
+    const address = await (await open()).start();
     const slots = 16;
     const keys = Array.from({ length: slots }, () => "");
     for (let n = 0; keys.includes(""); n++) keys[slotOf(`k${n}`, slots)] = `k${n}`;

@@ -19,6 +19,7 @@ import { startReady } from "../../cacher/ready.ts";
 import type { Etcd } from "../../etcd/etcd.ts";
 import { Relay } from "../../faults/relay.ts";
 import { clientOf, newPrefix, silent } from "../../storage/etcd/source.ts";
+import { openOnFile } from "../../storage/memory/store-on-file.ts";
 
 /** The resources of each service. */
 export const resources = ["a", "b"] as const;
@@ -71,6 +72,13 @@ export async function serveEtcd(etcd: Etcd, replicas: number = 1): Promise<Serve
 export async function serveMemory(store: MemoryStore = new MemoryStore({ clock: systemClock })) {
   onTestFinished(() => store.close());
   return serve(store, (resource) => new MemoryStorage({ store, resource }));
+}
+
+/** A service of the embedded store with a file of its own. */
+export async function serveFile(): Promise<Served> {
+  const { store, close } = await openOnFile();
+  onTestFinished(close);
+  return serveMemory(store);
 }
 
 /** A relay of servers. `names`: how it calls their resources. */

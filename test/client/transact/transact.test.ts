@@ -4,7 +4,7 @@ import type { Transaction } from "../../../src/client/transact/transaction.ts";
 import { DecodeFailure } from "../../../src/client/values/typed-object.ts";
 import { type Etcd, startEtcd } from "../../etcd/etcd.ts";
 import { type Counter, counters, utf8 } from "../counters.ts";
-import { clientFor, serveEtcd, serveMemory, serveRelay } from "./tiers.ts";
+import { clientFor, serveEtcd, serveFile, serveMemory, serveRelay } from "./tiers.ts";
 
 let etcd: Etcd;
 
@@ -24,6 +24,7 @@ async function contentOf(client: Client, resource: string, key: string) {
 describe.each([
   ["etcd", async () => clientFor(await serveEtcd(etcd))],
   ["the embedded store", async () => clientFor([await serveMemory()])],
+  ["the embedded store on a file", async () => clientFor([await serveFile()])],
   ["a relay", async () => clientFor([await serveRelay(await serveEtcd(etcd))])],
 ])("A transaction of the client library, on %s,", (_, open) => {
   test("reads several resources at one revision, writes at one, and reads what it has written.", async () => {

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vit
 import type { Client } from "../../../src/client/client.ts";
 import { type Etcd, startEtcd } from "../../etcd/etcd.ts";
 import fc, { runs } from "../../property.ts";
-import { clientFor, type Served, serveEtcd, serveMemory, serveRelay } from "./tiers.ts";
+import { clientFor, type Served, serveEtcd, serveFile, serveMemory, serveRelay } from "./tiers.ts";
 import { Bank, type Transfer } from "./transfers.ts";
 
 let etcd: Etcd;
@@ -31,6 +31,7 @@ async function relays(): Promise<Served[]> {
 describe.each([
   ["two replicas on etcd", () => serveEtcd(etcd, 2)],
   ["the embedded store", async () => [await serveMemory()]],
+  ["the embedded store on a file", async () => [await serveFile()]],
   ["two relays of two replicas", relays],
 ])("Concurrent transactions on %s", (_, open) => {
   test("lose nothing, make nothing, and see no state in between.", async () => {

@@ -65,9 +65,11 @@ async function compact(client: RawGrpc, revision: number): Promise<number> {
 const read = (client: RawGrpc, revision: number) =>
   client.unary("/etcdserverpb.KV/Range", encode({ 1: prefix, 2: rangeEnd, 4: revision }));
 
-/** Resolves when the cache has what was written. */
-async function untilCached(client: RawGrpc): Promise<void> {
-  revisionOf(await client.unary("/etcdserverpb.KV/Range", encode({ 1: `${prefix}0` })));
+/** Resolves when the cache has what was written: a read is passed on to etcd if that takes long. */
+async function untilCached(client: RawGrpc, api: EtcdApi): Promise<void> {
+  const { cached } = api.stats().ranges;
+  while (api.stats().ranges.cached === cached)
+    revisionOf(await client.unary("/etcdserverpb.KV/Range", encode({ 1: `${prefix}0` })));
 }
 
 /** Passes everything on after a delay, in each direction. Returns the URL. */
@@ -95,7 +97,7 @@ describe("A Range at an old revision is linearizable with compaction", () => {
     const { direct, client, storage, api } = await served((await etcdOf()).url);
     const old = await put(direct, "a");
     await put(direct, "b");
-    await untilCached(client);
+    await untilCached(client, api);
     // Both are done when etcd has answered whether it has the revision, and before it is asked for its newest one.
     let compactedAt = 0;
     const { currentRevisionWith } = storage;
@@ -120,7 +122,7 @@ describe("A Range at an old revision is linearizable with compaction", () => {
     for (let round = 0; round < 4; round++) {
       const old = await put(direct, "a");
       await put(direct, "b");
-      await untilCached(client);
+      await untilCached(client, api);
       const reads: Promise<RawResponse>[] = [];
       let compactedAt = 0;
       // Each write takes a few milliseconds, so reads are at every stage when it is compacted.

@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { createServer } from "node:http2";
 import { type AddressInfo, connect, createServer as createTcpServer, type Socket } from "node:net";
 import { expect, onTestFinished, test } from "vitest";
-import { UpstreamConnection } from "../../../src/etcd/client/upstream-connection.ts";
+import { Http2Connection } from "../../../src/etcd/client/upstream-connection.ts";
 import { FakeClock } from "../../fake-clock.ts";
 
 const settings = { initialWindowSize: 2 ** 30 };
@@ -45,7 +45,7 @@ test("A connection whose member reads nothing is closed, also while it is being 
   const { port, hang } = await startHanging();
   const opened = connect(port, "127.0.0.1");
   onTestFinished(() => void opened.destroy());
-  const connection = await UpstreamConnection.connect(clock, {
+  const connection = await Http2Connection.connect(clock, {
     ...{ endpoint: "http://localhost", isInUse: true, isLeftOut: false, open: () => opened },
     keepalive: { timeMs: 1_000, timeoutMs: 500, withoutCalls: false },
     ...{ refused: () => {}, idle: () => {}, lost: () => {} },

@@ -22,8 +22,10 @@ const maxUnknown = 64
 // History is what a test has recorded.
 type History struct {
 	// The revision of the empty store at the beginning.
-	Revision   int64       `json:"revision"`
-	Operations []Operation `json:"operations"`
+	Revision int64 `json:"revision"`
+	// A request with an id that changes nothing takes no revision. In etcd the record of the id is a write.
+	IdsTakeNoRevision bool        `json:"idsTakeNoRevision"`
+	Operations        []Operation `json:"operations"`
 }
 
 // Operation is a call of a client, with its place among all calls and returns.

@@ -89,13 +89,13 @@ type Input struct {
 }
 
 // hasWritten is false where a deletion may have found nothing: its revision is of another write.
-func (o Operation) hasWritten() bool {
+func (o Operation) hasWritten(idsTakeNoRevision bool) bool {
 	if o.Output == nil || !o.Output.Succeeded || o.Input.ValidateOnly || !o.Input.isWrite() {
 		return false
 	}
 	hasDeleted := o.Output.Before != nil && len(*o.Output.Before) > 0 ||
 		o.Output.Deleted != nil && *o.Output.Deleted > 0
-	return len(o.Input.Puts) > 0 || hasDeleted || o.Input.RequestID != ""
+	return len(o.Input.Puts) > 0 || hasDeleted || o.Input.RequestID != "" && !idsTakeNoRevision
 }
 
 func (i Input) isWrite() bool {
@@ -142,9 +142,11 @@ type request struct {
 // state is the store after an operation. Immutable.
 type state struct {
 	revision int64
-	objects  []Object // in the order of their keys
-	requests []request
-	leases   []string // in order
+	// That of the store.
+	idsTakeNoRevision bool
+	objects           []Object // in the order of their keys
+	requests          []request
+	leases            []string // in order
 	// The token of the lock's holder, 0 if it is free; and the highest that it has had.
 	holder, newest int64
 	// The writes of unknown outcome that were done; and how many are behind everything, of those that were not.
@@ -154,6 +156,8 @@ type state struct {
 // store is a key-value store with etcd's revisions. Only recorded operations write to it, so each revision is exact.
 type store struct {
 	first, last int64
+	// As that of the history.
+	idsTakeNoRevision bool
 	// The revisions of writes whose responses say that something was written, and the ids of their requests.
 	claimed map[int64]string
 	// All objects in responses, by their mod_revision.
@@ -161,14 +165,14 @@ type store struct {
 }
 
 func storeOf(history History) store {
-	of := store{first: history.Revision, last: history.Revision}
+	of := store{first: history.Revision, last: history.Revision, idsTakeNoRevision: history.IdsTakeNoRevision}
 	of.claimed, of.read = map[int64]string{}, map[int64][]Object{}
 	for _, each := range history.Operations {
 		if each.Output == nil {
 			continue
 		}
 		of.last = max(of.last, each.Output.Revision)
-		if each.hasWritten() {
+		if each.hasWritten(of.idsTakeNoRevision) {
 			of.claimed[each.Output.Revision] = each.Input.RequestID
 		}
 		for _, objects := range []*[]Object{each.Output.Before, each.Output.After} {
@@ -185,7 +189,7 @@ func storeOf(history History) store {
 
 func (s store) model() porcupine.Model {
 	return porcupine.Model{
-		Init: func() any { return state{revision: s.first} },
+		Init: func() any { return state{revision: s.first, idsTakeNoRevision: s.idsTakeNoRevision} },
 		Step: func(before, input, output any) (bool, any) {
 			if output := output.(*Output); output != nil {
 				return step(before.(state), input.(Input), *output)
@@ -209,7 +213,7 @@ func (s store) model() porcupine.Model {
 }
 
 // stepUnknown is a write of unknown outcome, which returns after all others. If it was done, then at a revision that no
-// response has, and as it was read. If not, its place is behind everything else, in the order of their numbers: in any
+// response has, and as it was read; or at none, if only its id is remembered. If not, its place is behind everything else, in the order of their numbers: in any
 // other order the end would be the same. Without these rules the search is exponential.
 func (s store) stepUnknown(before state, input Input) (bool, state) {
 	if before.revision == s.last && nextBehind(before) == input.unknown {
@@ -222,6 +226,9 @@ func (s store) stepUnknown(before state, input Input) (bool, state) {
 		after = before.applyLease(*input.Lease)
 	}
 	after.done |= 1 << input.unknown
+	if before.behind == 0 && after.revision == before.revision && len(after.requests) > len(before.requests) {
+		return true, after
+	}
 	claimed, isClaimed := s.claimed[after.revision]
 	// The answer to a repetition has the revision of the first request.
 	mayBe := !isClaimed || claimed != "" && claimed == input.RequestID
@@ -349,7 +356,7 @@ func (s state) write(input Input) state {
 	kept := slices.DeleteFunc(slices.Clone(s.objects), func(object Object) bool {
 		return input.deletes(object.Key)
 	})
-	isRemembered := input.isWrite() && input.RequestID != ""
+	isRemembered := input.isWrite() && input.RequestID != "" && !s.idsTakeNoRevision
 	if len(input.Puts) == 0 && len(kept) == len(s.objects) && !isRemembered {
 		return s
 	}

@@ -1,9 +1,9 @@
 import { setImmediate } from "node:timers/promises";
 import { describe, expect, it } from "vitest";
 import { revisionTooOld, upstreamUnavailable } from "../../../src/base/errors.ts";
-import { WatchBatch } from "../../../src/model/event.ts";
-import type { StoredObject } from "../../../src/model/object.ts";
-import { RecentChanges } from "../../../src/reflector/history-tracker.ts";
+import { WatchBatch, WatchEvent } from "../../../src/model/event.ts";
+import { StoredObject } from "../../../src/model/object.ts";
+import { RecentChanges } from "../../../src/reflector/recent-changes.ts";
 import type { WrittenAfterRequest } from "../../../src/storage/storage.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import { batch, object } from "../reflected.ts";
@@ -82,12 +82,10 @@ describe("The recent changes of a history", () => {
     expect(storage.asked).toMatchObject([{ after: 7, limit: 1 }]);
   });
 
-  it("are checked at the last revision that is complete", async () => {
+  it("are only those of whole batches, as no state is between two parts of one", () => {
     const changes = listed([object("a", 3)], 5);
-    changes.advance(new WatchBatch(undefined, batch(6, ["MODIFIED", "a", 6]).events));
-    const storage = new Counting([object("a", 6)]);
-    await changes.check(storage, signal);
-    expect(storage.asked).toMatchObject([{ revision: 5 }]);
+    const part = new WatchBatch(undefined, batch(6, ["MODIFIED", "a", 6]).events);
+    expect(() => changes.advance(part)).toThrow("split a batch");
   });
 
   it("follow delivered events: the last change of each object counts", async () => {
@@ -273,11 +271,30 @@ describe("Recent changes, few revisions after the last of them", () => {
     expect(storage.asked).toHaveLength(1);
   });
 
-  it("are read from the last of them on if the store has compacted those before, then compared", async () => {
+  it("are compared if the store has compacted what is before them", async () => {
     const storage = new Counting([object("a", 3), object("b", 5)]);
     storage.onWatch = (stream) => stream.end(revisionTooOld(4, 6));
     await known("a", "b").check(storage, signal);
-    expect(storage.calls).toEqual([1, 4].map((after) => `watch {"prefix":""} after ${after}`));
+    expect(storage.calls).toEqual(['watch {"prefix":""} after 1']);
+    expect(storage.asked).toHaveLength(1);
+  });
+
+  it("are compared, and the rest is not read, if the events take more than 4 MiB", async () => {
+    const storage = new Counting([object("a", 3), object("b", 5)]);
+    let pushed = 0;
+    storage.onWatch = async (stream, { withPrevious }) => {
+      expect(withPrevious).toBe(false);
+      for (; pushed < 100; pushed++) {
+        await setImmediate();
+        if (stream.ended === null) return;
+        const large = new StoredObject("c", Buffer.alloc(1024 ** 2), 6 + pushed, 6, pushed, 0n);
+        stream.push(new WatchBatch(6 + pushed, [new WatchEvent("MODIFIED", large, undefined)]));
+      }
+    };
+    const changes = known("a", "b");
+    changes.advance(batch(500));
+    await changes.check(storage, signal);
+    expect(pushed).toBe(4);
     expect(storage.asked).toHaveLength(1);
   });
 
@@ -296,20 +313,84 @@ describe("Recent changes, few revisions after the last of them", () => {
     expect(storage.asked).toHaveLength(1);
   });
 
-  it("are compared if others came and went, and the known keys are newer by then", async () => {
-    const storage = new Counting([object("a", 3), object("b", 5)]);
+  it("are proven although the state changes before the store has answered", async () => {
+    const storage = withEvents([], ["ADDED", "a", 3], ["ADDED", "b", 5], ["MODIFIED", "a", 10]);
+    const changes = known("a", "b");
+    const checked = changes.check(storage, signal);
+    changes.advance(batch(10, ["MODIFIED", "a", 10]));
+    await checked;
+    expect(storage.asked).toEqual([]);
+    expect(storage.calls).toEqual(['watch {"prefix":""} after 1']);
+  });
+
+  /** What others did that came and went before the list, as far as it is known. */
+  const othersWent = [
+    ["ADDED", "a", 3],
+    ["ADDED", "b", 5],
+    ["DELETED", "c", 8],
+  ] as const;
+
+  it("are proven although others came and went, and come again before the store has answered", async () => {
+    const storage = new Counting([]);
+    const changes = known("a", "b", "c");
+    const checked = changes.check(storage, signal);
+    await setImmediate();
+    changes.advance(batch(12, ["ADDED", "c", 11], ["MODIFIED", "c", 12]));
+    storage.stream.push(batch(9, ...othersWent));
+    await checked;
+    expect(storage.asked).toEqual([]);
+  });
+
+  it.each(["MODIFIED", "DELETED"] as const)(
+    "are compared if the store has deleted one that was there, and is %s before the store has answered",
+    async (type) => {
+      const storage = new Counting([object("a", 3), object("b", 5)]);
+      const changes = new RecentChanges(
+        { prefix: "" },
+        { clock: new FakeClock(), has: () => type === "MODIFIED" },
+      );
+      changes.restore({
+        ...{ objects: [object("a", 3), object("b", 5), object("c", 1)], revision: 9 },
+        ...{ events: batch(5, ["ADDED", "b", 5]).events, eventsAfter: 4 },
+      });
+      const checked = changes.check(storage, signal);
+      await setImmediate();
+      changes.advance(batch(12, [type, "c", 12]));
+      storage.stream.push(batch(9, ["ADDED", "a", 3], ["ADDED", "b", 5], ["DELETED", "c", 4]));
+      await expect(checked).rejects.toMatchObject({ reason: "HISTORY_CHANGED" });
+      expect(storage.asked).toMatchObject([{ revision: 9 }]);
+    },
+  );
+
+  it("are proven again if more changes than are recorded come before the store has answered", async () => {
+    const storage = new Counting([]);
     const changes = known("a", "b");
     const checked = changes.check(storage, signal);
     await setImmediate();
-    changes.advance(batch(12, ["ADDED", "c", 12]));
-    const events = [
-      ["ADDED", "a", 3],
-      ["ADDED", "b", 5],
-      ["DELETED", "c", 9],
-    ] as const;
-    storage.stream.push(batch(9, ...events));
-    await expect(checked).resolves.toBeUndefined();
-    expect(storage.asked).toMatchObject([{ revision: 9 }]);
+    for (let at = 10; at < 80; at++) changes.advance(batch(at, ["MODIFIED", "a", at]));
+    storage.onWatch = (stream, { afterRevision = 0 }) => {
+      expect(afterRevision).toBe(15);
+      for (let at = 16; at < 80; at++) stream.push(batch(at, ["MODIFIED", "a", at]));
+    };
+    storage.stream.push(batch(9, ...othersWent));
+    await checked;
+    expect(storage.asked).toEqual([]);
+    expect(storage.calls).toEqual([1, 15].map((after) => `watch {"prefix":""} after ${after}`));
+  });
+
+  it("are compared if more changes than are recorded come each time", async () => {
+    const storage = new Counting([object("a", 79)]);
+    const changes = known("a");
+    storage.onWatch = (stream, { upTo = 0 }) => {
+      for (let at = upTo + 1; at < upTo + 71; at++)
+        changes.advance(batch(at, ["MODIFIED", "a", at]));
+      stream.push(batch(upTo, ["ADDED", "a", 3], ["ADDED", "b", 5], ["DELETED", "c", upTo]));
+    };
+    await expect(changes.check(storage, signal)).rejects.toMatchObject({
+      reason: "HISTORY_CHANGED",
+    });
+    expect(storage.calls).toHaveLength(2);
+    expect(storage.asked).toMatchObject([{ revision: 79 }]);
   });
 });
 

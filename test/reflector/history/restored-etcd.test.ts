@@ -17,6 +17,7 @@ import { clientOf, newPrefix, Source } from "../../storage/etcd/source.ts";
 
 const { signal } = new AbortController();
 const historyKey = "/history";
+const historyId = "3f0d1c52-7a4e-4c8b-9a55-0d5b1f6a2e41";
 
 let etcds: readonly [Etcd, Etcd];
 let clients: readonly [EtcdClient, EtcdClient];
@@ -24,7 +25,7 @@ let clients: readonly [EtcdClient, EtcdClient];
 beforeAll(async () => {
   etcds = await Promise.all([startEtcd(), startEtcd()]);
   clients = [clientOf(etcds[0], { historyKey }), clientOf(etcds[1], { historyKey })];
-  for (const etcd of etcds) await new Source(etcd).putBytes(Buffer.from(historyKey), "one id");
+  for (const etcd of etcds) await new Source(etcd).putBytes(Buffer.from(historyKey), historyId);
 });
 
 afterAll(async () => {
@@ -121,7 +122,7 @@ describe("A restored etcd with the same marker, of which the last known change i
     expect(objects.map(({ key }) => key)).toEqual(["a"]);
     await restored.written();
     const tracker = restored.tracker(objects);
-    tracker.reset("one id", objects, revision);
+    tracker.reset(historyId, objects, revision);
     expect(await outcomeOf(tracker)).toBe("HISTORY_CHANGED");
   });
 
@@ -132,7 +133,7 @@ describe("A restored etcd with the same marker, of which the last known change i
     const { objects, revision } = await restored.listed();
     await restored.written();
     const tracker = restored.tracker(objects);
-    const kept = { objects, revision, historyId: "one id", syncedAt: 0 };
+    const kept = { objects, revision, historyId, syncedAt: 0 };
     tracker.restore({ ...kept, events: [], eventsAfter: revision });
     expect(await outcomeOf(tracker)).toBe("HISTORY_CHANGED");
   });
@@ -144,7 +145,7 @@ describe("A restored etcd with the same marker, of which the last known change i
     const { objects, revision } = await restored.listed();
     await restored.written([put("new")], [put("beat")]);
     const tracker = restored.tracker(objects);
-    tracker.reset("one id", objects, revision);
+    tracker.reset(historyId, objects, revision);
     expect(await outcomeOf(tracker)).toBe("HISTORY_CHANGED");
   });
 
@@ -159,16 +160,57 @@ describe("A restored etcd with the same marker, of which the last known change i
       deletion("gone", revision - 1, revision - 2),
       new WatchEvent("MODIFIED", objects[0] as StoredObject, undefined),
     ];
-    const kept = { objects, revision, historyId: "one id", syncedAt: 0 };
+    const kept = { objects, revision, historyId, syncedAt: 0 };
     tracker.restore({ ...kept, events, eventsAfter: revision - 2 });
     expect(await outcomeOf(tracker)).toBe("HISTORY_CHANGED");
+  });
+});
+
+describe("A restored etcd with a marker, of which a kept state has no id", () => {
+  test("does not give its id to the state, whose last known changes it has not", async () => {
+    const restored = new Restored();
+    await restored.inBackup([put("beat")]);
+    const before = await restored.listed();
+    await restored.lost(1, [put("beat")]);
+    const { objects, revision } = await restored.listed();
+    await restored.written([put("new")], [put("beat")]);
+    const tracker = restored.tracker(objects);
+    const kept = { objects, revision, historyId: "", syncedAt: 0 };
+    const events = [new WatchEvent("MODIFIED", objects[0] as StoredObject, undefined)];
+    tracker.restore({ ...kept, events, eventsAfter: before.revision });
+    await tracker.check(signal);
+    expect(tracker.id).toBe("");
+    expect(await outcomeOf(tracker)).toBe("HISTORY_CHANGED");
+    expect(tracker.id).toBe("");
+  });
+
+  test("gives it once the state was compared", async () => {
+    const same = new Restored();
+    await same.inBackup([put("a")], [put("b")]);
+    const { objects, revision } = await same.listed();
+    await same.written();
+    const tracker = same.tracker(objects);
+    const kept = { objects, revision, historyId: "", syncedAt: 0 };
+    const [, b] = objects as [StoredObject, StoredObject];
+    const events = [new WatchEvent("ADDED", b, undefined)];
+    tracker.restore({ ...kept, events, eventsAfter: revision - 1 });
+    let compared = 0;
+    const [, store] = same.storages;
+    const compare = store.writtenAfter.bind(store);
+    store.writtenAfter = (request) => {
+      compared++;
+      return compare(request);
+    };
+    expect([await outcomeOf(tracker), compared, tracker.id]).toEqual(["confirmed", 1, ""]);
+    await tracker.check(signal);
+    expect(tracker.id).toBe(historyId);
   });
 });
 
 describe("An etcd with the known history", () => {
   test.each([
     ["is confirmed by its last events, without a comparison of the state", false],
-    ["is confirmed by its last change if the events before it are compacted", true],
+    ["is confirmed by a comparison of the state if events before the last are compacted", true],
   ])("%s", async (_what, isCompacted) => {
     const same = new Restored();
     await same.inBackup([put("a"), put("b")]);
@@ -182,9 +224,37 @@ describe("An etcd with the known history", () => {
     ];
     if (isCompacted) await same.compact(before.revision + 1);
     const tracker = same.tracker(objects);
-    const kept = { objects, revision, historyId: "one id", syncedAt: 0 };
+    const kept = { objects, revision, historyId, syncedAt: 0 };
     tracker.restore({ ...kept, events, eventsAfter: before.revision });
-    same.storages[1].writtenAfter = () => Promise.reject(new Error("The state was compared."));
+    let compared = 0;
+    const [, store] = same.storages;
+    const compare = store.writtenAfter.bind(store);
+    store.writtenAfter = (request) => {
+      compared++;
+      return compare(request);
+    };
     expect(await outcomeOf(tracker)).toBe("confirmed");
+    expect(compared).toBe(isCompacted ? 1 : 0);
+  });
+});
+
+describe("A restored etcd that has compacted all before the last known change", () => {
+  test("is another history if only that was written again, at the same revision", async () => {
+    const restored = new Restored();
+    await restored.inBackup([put("beat")]);
+    const before = await restored.listed();
+    await restored.lost([put("old")], [put("beat")]);
+    const { objects, revision } = await restored.listed();
+    await restored.written([put("new")], [put("beat")]);
+    const [beat, old] = objects as [StoredObject, StoredObject];
+    const events = [
+      new WatchEvent("ADDED", old, undefined),
+      new WatchEvent("MODIFIED", beat, undefined),
+    ];
+    await restored.compact(revision - 1);
+    const tracker = restored.tracker(objects);
+    const kept = { objects, revision, historyId, syncedAt: 0 };
+    tracker.restore({ ...kept, events, eventsAfter: before.revision });
+    expect(await outcomeOf(tracker)).toBe("HISTORY_CHANGED");
   });
 });

@@ -16,7 +16,11 @@ const content = Buffer.alloc(300_000, "content");
 /** An admin port whose backups are made by `make`. */
 async function serve(make: Source | undefined, refusal?: string, tokens?: StaticTokens) {
   const folder = mkdtempSync(join(tmpdir(), "backup-page-"));
-  const logger = pino({ level: "silent" });
+  const logged: Record<string, unknown>[] = [];
+  const logger = pino(
+    { base: null, timestamp: false },
+    { write: (line) => logged.push(JSON.parse(line)) },
+  );
   const page = new BackupPage({
     source: () => make && { backup: (path, signal = AbortSignal.abort()) => make(path, signal) },
     temporaryFolder: join(folder, "backup"),
@@ -32,7 +36,7 @@ async function serve(make: Source | undefined, refusal?: string, tokens?: Static
     await admin.close();
     rmSync(folder, { recursive: true });
   });
-  return { page, folder, url: `http://127.0.0.1:${admin.port}/backup` };
+  return { page, folder, logged, url: `http://127.0.0.1:${admin.port}/backup` };
 }
 
 function requested(url: string): Promise<IncomingMessage> {
@@ -73,7 +77,7 @@ test("While a backup is in progress, another one is refused; afterwards it is no
 
 test("The end of its request ends a backup, and so does a shutdown.", async () => {
   const signals: AbortSignal[] = [];
-  const { url, page, folder } = await serve(
+  const { url, page, folder, logged } = await serve(
     (_, signal) =>
       new Promise((_resolve, reject) => {
         signals.push(signal);
@@ -89,6 +93,12 @@ test("The end of its request ends a backup, and so does a shutdown.", async () =
   await expect.poll(() => signals.length).toBe(2);
   await page.close();
   expect((await second).statusCode).toBe(500);
+  const msg = "a backup of the embedded store was cancelled";
+  // One line each, without a stack trace.
+  expect(logged.filter((line) => line["msg"] === msg)).toEqual([
+    { level: 30, problem: "The client has ended the request.", msg },
+    { level: 30, problem: "The service shuts down.", msg },
+  ]);
 });
 
 test("A failure is a response with its reason.", async () => {

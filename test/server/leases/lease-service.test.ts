@@ -11,6 +11,7 @@ import type { Store } from "../../../src/storage/store.ts";
 import { startReady } from "../../cacher/ready.ts";
 import { type Etcd, startEtcd } from "../../etcd/etcd.ts";
 import { clientOf, newPrefix, silent } from "../../storage/etcd/source.ts";
+import { openOnFile } from "../../storage/memory/store-on-file.ts";
 import { TestClient } from "../test-client.ts";
 
 let etcd: Etcd;
@@ -45,6 +46,16 @@ async function onEtcd(): Promise<Stored> {
 async function embedded(): Promise<Stored> {
   const store = new MemoryStore({ clock: systemClock });
   onTestFinished(() => store.close());
+  return embeddedIn(store);
+}
+
+async function onFile(): Promise<Stored> {
+  const { store, close } = await openOnFile();
+  onTestFinished(close);
+  return embeddedIn(store);
+}
+
+function embeddedIn(store: MemoryStore): Stored {
   const storages = new Map(
     ["things", "others"].map((resource) => [resource, new MemoryStorage({ store, resource })]),
   );
@@ -73,6 +84,7 @@ async function serve({ store, storages }: Stored): Promise<TestClient> {
 describe.each([
   ["etcd", onEtcd],
   ["the embedded store", embedded],
+  ["the embedded store on a file", onFile],
 ])("LeaseService on %s", (_, open) => {
   test("grants, renews, reads and revokes a lease with objects of several resources", async () => {
     const client = await serve(await open());

@@ -9,6 +9,7 @@ import type { Store, TransactResult } from "../../../src/storage/store.ts";
 import type { Etcd } from "../../etcd/etcd.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import { clientOf, newPrefix } from "../etcd/source.ts";
+import { openOnFile } from "../memory/store-on-file.ts";
 
 /** A store of the resources `a` and `b`. */
 export interface OpenedStore {
@@ -22,6 +23,13 @@ export function openMemoryStore(clock: Clock = new FakeClock()): OpenedStore {
   const store = new MemoryStore({ clock, maxDeletedObjects: 20 });
   const [a, b] = ["a", "b"].map((resource) => new MemoryStorage({ store, resource }));
   return { store, a: a as Storage, b: b as Storage, close: () => store.close() };
+}
+
+/** With a file of its own. */
+export async function openFileStore(): Promise<OpenedStore> {
+  const { store, close } = await openOnFile({ maxDeletedObjects: 20 });
+  const [a, b] = ["a", "b"].map((resource) => new MemoryStorage({ store, resource }));
+  return { store, a: a as Storage, b: b as Storage, close };
 }
 
 /** Resources of an etcd, below a prefix that no other test has, which is also that of the service's own keys. */

@@ -3,7 +3,13 @@ import type { Storage } from "../../../src/storage/storage.ts";
 import type { Compare, Operation, TransactRequest } from "../../../src/storage/store.ts";
 import { type Etcd, startEtcd } from "../../etcd/etcd.ts";
 import { bytes, linearizable } from "../conformance/opened.ts";
-import { type OpenedStore, openEtcdStore, openMemoryStore, shownResults } from "./opened.ts";
+import {
+  type OpenedStore,
+  openEtcdStore,
+  openFileStore,
+  openMemoryStore,
+  shownResults,
+} from "./opened.ts";
 
 let etcd: Etcd;
 
@@ -32,17 +38,18 @@ async function keysOf(storage: Storage): Promise<string[]> {
 }
 
 describe.each([
-  ["etcd", () => openEtcdStore(etcd)],
-  ["the embedded store", () => openMemoryStore()],
+  ["etcd", async () => openEtcdStore(etcd)],
+  ["the embedded store", async () => openMemoryStore()],
+  ["the embedded store on a file", openFileStore],
 ])("a transaction on %s", (_, openStore) => {
-  function open(): OpenedStore {
-    const opened = openStore();
+  async function open(): Promise<OpenedStore> {
+    const opened = await openStore();
     onTestFinished(() => opened.close());
     return opened;
   }
 
   test("writes all of its operations at one revision, over two resources", async () => {
-    const { store, a, b } = open();
+    const { store, a, b } = await open();
     const first = (await a.put({ key: "gone", value: bytes("0") })).revision;
     await b.put({ key: "kept", value: bytes("1") });
     const result = await store.transact({
@@ -93,7 +100,7 @@ describe.each([
     ["other value", () => ({ resource: "a", key: "k", value: bytes("w") }), false],
     ["value of none", () => ({ resource: "a", key: "x", value: bytes("") }), false],
   ])("depends on the condition: %s", async (_name, compareOf, holds) => {
-    const { store, a, b } = open();
+    const { store, a, b } = await open();
     await a.put({ key: "k", value: bytes("u") });
     const { revision } = await a.put({ key: "k", value: bytes("v") });
     const compare = compareOf(revision);
@@ -113,7 +120,7 @@ describe.each([
   });
 
   test("that only checks, or is only validated, writes nothing", async () => {
-    const { store, a } = open();
+    const { store, a } = await open();
     const { revision } = await a.put({ key: "k", value: bytes("v") });
     const compares = [{ resource: "a", key: "k", modRevision: revision }];
     const checked = await store.transact({ compares, operations: [] });
@@ -130,7 +137,7 @@ describe.each([
   });
 
   test("shares a lease between operations with the same time to live", async () => {
-    const { store } = open();
+    const { store } = await open();
     const { results } = await store.transact({
       compares: [],
       operations: [10, 20, 10, undefined].map((ttlSeconds, i) => ({
@@ -167,14 +174,14 @@ describe.each([
     ],
     ["another history", "HISTORY_CHANGED", { operations: [put("a", "k", "1")], historyId: "x" }],
   ])("with %s is refused: %s", async (_name, reason, request) => {
-    const { store, a } = open();
+    const { store, a } = await open();
     const transaction = { compares: [], operations: [], ...request };
     await expect(store.transact(transaction)).rejects.toMatchObject({ reason });
     expect(await keysOf(a)).toEqual([]);
   });
 
   test("may have 60 operations and 120 compares", async () => {
-    const { store, a } = open();
+    const { store, a } = await open();
     const result = await store.transact({
       compares: Array.from({ length: 120 }, (_each, i) => ({
         ...{ resource: "b", key: `${i}`, exists: false },
@@ -190,7 +197,7 @@ describe.each([
   });
 
   test("leaves out objects before it above the bound of a response, and shows no larger state", async () => {
-    const { store, a } = open();
+    const { store, a } = await open();
     const large = new Uint8Array(1024 ** 2);
     for (const key of ["1", "2", "3"]) await a.put({ key, value: large });
     const compares = ["1", "2", "3"].map((key) => ({ resource: "a", key, exists: false }));
@@ -216,7 +223,7 @@ describe.each([
   });
 
   test("with an id is applied once", async () => {
-    const { store, a, b } = open();
+    const { store, a, b } = await open();
     await a.put({ key: "old", value: bytes("0") });
     const request = {
       compares: [{ resource: "b", key: "k", exists: false }],
@@ -245,11 +252,12 @@ describe.each([
 });
 
 describe.each([
-  ["etcd", () => openEtcdStore(etcd)],
-  ["the embedded store", () => openMemoryStore()],
+  ["etcd", async () => openEtcdStore(etcd)],
+  ["the embedded store", async () => openMemoryStore()],
+  ["the embedded store on a file", openFileStore],
 ])("DeletePrefix on %s", (_, openStore) => {
-  function open(): OpenedStore {
-    const opened = openStore();
+  async function open(): Promise<OpenedStore> {
+    const opened = await openStore();
     onTestFinished(() => opened.close());
     return opened;
   }
@@ -261,7 +269,7 @@ describe.each([
   }
 
   test("deletes what begins with the prefix at one revision, and nothing else", async () => {
-    const opened = open();
+    const opened = await open();
     const { store, a, b } = opened;
     // From then on each transaction reads the history's id, too.
     expect(await a.historyId()).not.toBe("");
@@ -277,7 +285,7 @@ describe.each([
   });
 
   test("of every key keeps the history and the ids of requests", async () => {
-    const opened = open();
+    const opened = await open();
     const { store, a } = opened;
     const historyId = await a.historyId();
     await fill(opened);
@@ -296,7 +304,7 @@ describe.each([
   });
 
   test("of more objects than allowed deletes none", async () => {
-    const { store, a } = open();
+    const { store, a } = await open();
     const operations = Array.from({ length: 21 }, (_each, i) => put("a", `${i}`, ""));
     await store.transact({ compares: [], operations });
     await expect(store.deletePrefix({ resource: "a", prefix: "" })).rejects.toMatchObject({
@@ -308,7 +316,7 @@ describe.each([
   });
 
   test("that was applied is answered as it was, also if more objects than allowed were put since", async () => {
-    const { store, a } = open();
+    const { store, a } = await open();
     const request = { resource: "a", prefix: "", requestId: "caller.id" };
     await store.transact({ compares: [], operations: [put("a", "k", "")] });
     const first = await store.deletePrefix(request);

@@ -20,6 +20,9 @@ import {
 import type { FrameSender } from "./frame-sender.ts";
 import { FramedStream } from "./framed-stream.ts";
 
+/** How long the last write of a connection whose session was destroyed may take, in milliseconds. */
+const lastWriteMs = 5_000;
+
 const connections = new WeakMap<Http2Session, FramedConnection>();
 
 /** The connection of a session of this server. */
@@ -115,9 +118,21 @@ export class FramedConnection
     const destroyLater: typeof destroy = (error, code) => {
       // The calls that follow have no effect, as without streams.
       if (this.#isEnding && !this.destroyed) return;
-      this.#endStreams(code, () => Reflect.apply(destroy, session, [error, code]));
+      // The client may need longer for what a session that ends gracefully has sent.
+      const isGraceful = session.closed;
+      this.#endStreams(code, () => {
+        Reflect.apply(destroy, session, [error, code]);
+        if (!isGraceful) this.#closeInTime();
+      });
     };
     Reflect.set(session, "destroy", destroyLater);
+  }
+
+  /** Node.js closes it behind the last write of its session, which a client that reads nothing never lets happen. */
+  #closeInTime(): void {
+    if (this.destroyed) return;
+    const timer = this.#clock.setTimeout(() => this.destroy(), lastWriteMs);
+    this.once("close", () => timer.cancel());
   }
 
   /** Calls `listener` before bytes are passed on. It may `hold` the connection: then they are passed on after `release`. */

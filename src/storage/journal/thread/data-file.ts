@@ -16,6 +16,9 @@ const cacheKib = 32 * 1024;
 /** Up to this size the whole file is checked when it is opened, in bytes. That takes about a second of CPU time for each GiB. */
 const oneGib = 1024 ** 3;
 
+/** Size of the write-ahead log that stays after a checkpoint, in bytes: its blocks are used again. */
+const maxIdleWalBytes = 16 * 1024 ** 2;
+
 /** Of the table `numbers`: the JournalNumbers, and the times of revisions. */
 const numbersRow = 1;
 const timesRow = 2;
@@ -109,9 +112,19 @@ export class DataFile {
     this.#writeRow(timesRow, times);
   }
 
-  /** Moves what is in the write-ahead log to the data file, so that the next commit begins the log again. */
+  /**
+   * Moves what is in the write-ahead log to the data file, so that the next commit begins the log again. Shortens a log that
+   * is large after a large commit.
+   */
   checkpoint(): void {
-    this.db.exec("PRAGMA wal_checkpoint(PASSIVE)");
+    this.measureWal();
+    if (this.#walBytes > maxIdleWalBytes) this.emptyLog();
+    else this.db.exec("PRAGMA wal_checkpoint(PASSIVE)");
+  }
+
+  /** As `checkpoint`, and leaves an empty log. */
+  emptyLog(): void {
+    this.db.exec("PRAGMA wal_checkpoint(TRUNCATE)");
     this.measureWal();
   }
 
@@ -194,7 +207,6 @@ function configure(db: DatabaseSync, sync: DataSync): void {
       "PRAGMA checkpoint_fullfsync = ON",
       // Between commits: see Retention.
       "PRAGMA wal_autocheckpoint = 0",
-      `PRAGMA journal_size_limit = ${64 * 1024 ** 2}`,
     ].join("; "),
   );
 }

@@ -1,6 +1,7 @@
 import type { MessagePort } from "node:worker_threads";
 import type {
   FoundRecords,
+  JournalFacts,
   Reply,
   Sent,
   ThreadCall,
@@ -10,6 +11,7 @@ import type {
 import { Backup, restore } from "./copies.ts";
 import type { DataFile } from "./data-file.ts";
 import { JournalFailure, readFailure } from "./failures.ts";
+import { FilePlace } from "./file-place.ts";
 import type { Steps } from "./key-index.ts";
 import { openDataFile, refused } from "./open-file.ts";
 import { JournalReader } from "./reader.ts";
@@ -56,6 +58,9 @@ interface RunningBackup {
 class JournalService {
   readonly #port: MessagePort;
   readonly #data: DataFile;
+  readonly #place: FilePlace;
+  /** What `#place` has found last. */
+  #detached: string | undefined;
   readonly #retention: Retention;
   readonly #writer: JournalWriter;
   readonly #reader: JournalReader;
@@ -77,14 +82,15 @@ class JournalService {
   #elapsedMs: number | undefined;
 
   constructor(options: ThreadOptions, port: MessagePort) {
-    const { maxHistoryMs, maxHistoryBytes, maxBytes } = options;
+    const { file, maxHistoryMs, maxHistoryBytes, maxBytes } = options;
     this.#port = port;
     this.#data = openDataFile(options);
+    this.#place = new FilePlace(file, `${this.#data.file}-wal`);
     this.#retention = new Retention(this.#data, maxHistoryMs, maxHistoryBytes);
     this.#writer = new JournalWriter(this.#data, this.#retention, maxBytes);
     this.#reader = new JournalReader(this.#data);
     this.#beginCheck();
-    port.postMessage({ id: 0, facts: this.#data.facts } satisfies Reply);
+    port.postMessage({ id: 0, facts: this.#facts } satisfies Reply);
     this.#schedule();
   }
 
@@ -106,17 +112,20 @@ class JournalService {
     switch (call.type) {
       case "commit":
         this.#isLoading = false;
+        this.#checkPlace();
+        if (this.#detached !== undefined) throw new JournalFailure("detached", this.#detached);
         this.#writer.commit(call);
-        this.#reply({ id, facts: this.#data.facts });
+        this.#reply({ id, facts: this.#facts });
         this.#recordsAdded += call.replaced.length;
         // A record is in a page of each table; the numbers are in one, too.
         this.#pagesWritten += 2 + 2 * call.replaced.length + call.records.length / 4_000;
         this.#schedule();
         return;
       case "tick":
+        this.#checkPlace();
         this.#elapsedMs = call.elapsedMs;
         this.#schedule();
-        this.#reply({ id, facts: this.#data.facts });
+        this.#reply({ id, facts: this.#facts });
         return;
       case "objects":
         this.#load(id, call.after);
@@ -142,6 +151,25 @@ class JournalService {
       case "close":
         void this.#close(id);
         return;
+    }
+  }
+
+  get #facts(): JournalFacts {
+    return { ...this.#data.facts, detached: this.#detached };
+  }
+
+  /**
+   * Looks whether the file is still the one at its path. When it is not, what is in the write-ahead log is moved to the file at
+   * once: after a kill, another file at the path would get it.
+   */
+  #checkPlace(): void {
+    const before = this.#detached;
+    this.#detached = this.#place.problem();
+    if (this.#detached === undefined || before !== undefined) return;
+    try {
+      this.#data.emptyLog();
+    } catch (error) {
+      this.#writer.failMaintenance(error);
     }
   }
 
@@ -248,8 +276,8 @@ class JournalService {
 
   #maintain(): void {
     try {
-      if (this.#checking === undefined) this.#cleanHistory();
-      else this.#check(this.#checking);
+      if (this.#checking !== undefined) this.#check(this.#checking);
+      else if (this.#detached === undefined) this.#cleanHistory();
       if (this.#pagesWritten < checkpointPages) return;
       this.#data.checkpoint();
       this.#pagesWritten = 0;
@@ -259,7 +287,7 @@ class JournalService {
   }
 
   #replyFound(id: number, found: FoundRecords): void {
-    const reply: Reply = { id, found, facts: this.#data.facts };
+    const reply: Reply = { id, found, facts: this.#facts };
     this.#port.postMessage(reply, [found.records.buffer]);
   }
 

@@ -1,3 +1,4 @@
+import { once } from "node:events";
 import { constants, type ServerHttp2Session } from "node:http2";
 import { connect, type Socket } from "node:net";
 import { setImmediate as nextTurn } from "node:timers/promises";
@@ -5,9 +6,11 @@ import { describe, expect, onTestFinished, test } from "vitest";
 import {
   closedPerTurn,
   EndingConnections,
+  type FramedConnection,
   isEnding,
 } from "../../../../src/server/http2/frames/framed-connection.ts";
 import { FakeClock } from "../../../fake-clock.ts";
+import { FrameClient } from "./frame-client.ts";
 import { serveFramed } from "./framed-server.ts";
 
 const preface = Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
@@ -140,6 +143,73 @@ test("A connection that ends takes no stream more, also from a client that still
   socket.write(opening(2 * streams + 1));
   await mostClosedPerTurn(streams);
   expect(counts).toEqual({ open: 0, sessions: 0, opened: streams });
+});
+
+describe("A connection whose client reads nothing", () => {
+  /** Its socket takes no more of a response. */
+  async function stuck() {
+    const clock = new FakeClock();
+    const begun = Promise.withResolvers<readonly [ServerHttp2Session, FramedConnection]>();
+    const port = await serveFramed(clock, (session, connection) => {
+      session.on("stream", (stream) => {
+        stream.on("error", () => {});
+        stream.respond({ ":status": 200 }, { waitForTrailers: true });
+        // More than the operating system holds for a socket.
+        connection.responseOf(Number(stream.id)).write(Buffer.alloc(20_000_000), () => {});
+      });
+      begun.resolve([session, connection]);
+    });
+    const client = await FrameClient.to(port);
+    client.socket.pause();
+    client.greet(2 ** 30);
+    client.grant(0, 2 ** 30);
+    client.call("/a/b", Buffer.of());
+    const [session, { socket }] = await begun.promise;
+    while (socket.writableLength === 0) {
+      clock.runTurn();
+      await turn();
+    }
+    return { clock, client, session, socket };
+  }
+
+  test("is closed a while after its session was destroyed", async () => {
+    const { clock, session, socket } = await stuck();
+    const closed = once(session, "close");
+    session.destroy();
+    for (let i = 0; i < 10; i++) await turn();
+    clock.advance(4_999);
+    expect([session.destroyed, socket.destroyed]).toEqual([true, false]);
+    clock.advance(1);
+    expect(socket.destroyed).toBe(true);
+    await closed;
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  test("is closed at once, and holds no timer, if it reads after that", async () => {
+    const { clock, client, session, socket } = await stuck();
+    const closed = once(session, "close");
+    session.destroy();
+    for (let i = 0; i < 10; i++) await turn();
+    expect(clock.pendingTimers).toBe(1);
+    client.socket.resume();
+    await closed;
+    expect([socket.destroyed, clock.pendingTimers]).toEqual([true, 0]);
+  });
+});
+
+test("A connection that ends gracefully waits for its client's side, however long that takes", async () => {
+  const { clock, sessions, counts, connected } = await serving();
+  const socket = await connected(0);
+  socket.allowHalfOpen = true;
+  while (sessions.length === 0) await turn();
+  const ended = once(socket, "end");
+  sessions[0]?.close();
+  await ended;
+  clock.advance(60_000);
+  for (let i = 0; i < 10; i++) await turn();
+  expect(counts.sessions).toBe(1);
+  socket.end();
+  while (counts.sessions > 0) await turn();
 });
 
 describe("EndingConnections", () => {

@@ -73,6 +73,9 @@ describe("history that is not in memory", () => {
     const { clock, journal, storage } = await open(2_500);
     const stream = storage.watch({ ...all, afterRevision: 1 });
     await clock.settle();
+    expect(journal.reads).toHaveLength(0);
+    expect(stream.read()).toBeUndefined();
+    await clock.settle();
     await clock.settle();
     expect(journal.reads).toHaveLength(1);
     expect(stream.read()?.revision).toBe(1_001);

@@ -36,6 +36,8 @@ export class TestJournal implements Journal {
   isAutomatic: boolean;
   #commit: Commit | undefined;
   #oldest = 1;
+  /** Whether every commit is refused, as one that `refuse` ends. */
+  isFull = false;
   /** Number of commits. */
   commits = 0;
   isClosed = false;
@@ -112,7 +114,8 @@ export class TestJournal implements Journal {
     this.commits++;
     this.#commit = { entries: [...entries], done: Promise.withResolvers<void>() };
     const { promise } = this.#commit.done;
-    if (this.isAutomatic) this.keep();
+    if (this.isFull) this.refuse();
+    else if (this.isAutomatic) this.keep();
     return promise;
   }
 
