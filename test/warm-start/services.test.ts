@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { type Client, connect } from "../../src/client/client.ts";
+import { type Client, connect } from "../../src/client/connect.ts";
 import type { RangeRequest } from "../../src/etcd/wire/range-request.ts";
 import type { WatchEvent } from "../../src/model/event.ts";
 import { startServe, untilStatus } from "../cli/serve/serve-process.ts";

@@ -1,20 +1,18 @@
-import type { ClientWritableStream } from "@grpc/grpc-js";
 import { hasReason, type WatchFanoutError } from "../../base/errors.ts";
-import { errorOf, serviceErrorOf } from "../../wire/errors.ts";
+import { callErrorOf, errorOf } from "../../wire/call-error.ts";
 import type { SubscribeRequest } from "../../wire/generated/watchfanout/v1/SubscribeRequest.ts";
 import type { WatchRequest as WireRequest } from "../../wire/generated/watchfanout/v1/WatchRequest.ts";
-import { listWatchService } from "../../wire/services.ts";
+import { listWatchMethods } from "../../wire/methods.ts";
 import { type Received, received, receivedOf } from "../../wire/subscription.ts";
-import { withRequests } from "../calls/call.ts";
 import { CallFailure } from "../calls/call-failure.ts";
 import type { Connection } from "../calls/connection.ts";
 import { broken } from "../calls/decode.ts";
 import type { Endpoint } from "../calls/endpoints.ts";
+import { type RequestStream, withRequests } from "../transport/transport.ts";
 import { type Credit, StreamWatch } from "./stream-watch.ts";
 
 /** Subscribe, whose responses are decoded when they are taken. */
-const { path, requestSerialize } = listWatchService.Subscribe;
-const method = { path, requestSerialize, responseDeserialize: receivedOf };
+const method = { ...listWatchMethods.Subscribe, decode: receivedOf };
 
 interface SharedStreamOptions {
   readonly connection: Connection;
@@ -49,7 +47,7 @@ export class SharedStream {
   /** The credit that was not granted yet, as the server does not take it now. */
   readonly #grants = new Map<StreamWatch, Credit>();
   readonly #stopping = new AbortController();
-  #requests: ClientWritableStream<SubscribeRequest> | undefined;
+  #requests: RequestStream<SubscribeRequest> | undefined;
   #endpoint: Endpoint | undefined;
   #incidents = 0;
   #lastId = 0;
@@ -149,7 +147,7 @@ export class SharedStream {
     this.#asked?.answer.resolve(undefined);
   }
 
-  #begin(requests: ClientWritableStream<SubscribeRequest>): void {
+  #begin(requests: RequestStream<SubscribeRequest>): void {
     this.#requests = requests;
     requests.on("drain", () => this.#flush());
     this.#flush();
@@ -185,7 +183,7 @@ export class SharedStream {
     } else if (kind === received.refused) this.#notProgressed(content);
   }
 
-  #ended(watch: StreamWatch, status: Buffer): void {
+  #ended(watch: StreamWatch, status: Uint8Array): void {
     this.#watches.delete(watch.id);
     const refusal = this.#aboveMaximum(status);
     if (refusal !== undefined) {
@@ -201,8 +199,8 @@ export class SharedStream {
   }
 
   /** The refusal of a watch above the maximum of a stream: no failure of the server, which takes it on another one. */
-  #aboveMaximum(status: Buffer): CallFailure | undefined {
-    const error = errorOf(serviceErrorOf(status));
+  #aboveMaximum(status: Uint8Array): CallFailure | undefined {
+    const error = errorOf(callErrorOf(status));
     const { limit_name: name, limit } = error.metadata;
     const maxWatches = Number(limit);
     if (name !== "max-subscribe-watches" || !(maxWatches >= 1)) return undefined;
@@ -224,7 +222,7 @@ export class SharedStream {
   }
 
   /** A request without an id was refused. That is the one for progress, as all others have ids. */
-  #notProgressed(status: Buffer): void {
+  #notProgressed(status: Uint8Array): void {
     const { error } = this.#failureOf(status);
     const asked = this.#asked;
     if (asked === undefined) throw broken(`the refusal of no request: ${error.message}`);
@@ -246,9 +244,9 @@ export class SharedStream {
     );
   }
 
-  #failureOf(status: Buffer): CallFailure {
+  #failureOf(status: Uint8Array): CallFailure {
     const endpoint = this.#endpoint as Endpoint;
-    const error = serviceErrorOf(status);
+    const error = callErrorOf(status);
     return this.#options.connection.streamFailure(endpoint, this.#incidents, error);
   }
 

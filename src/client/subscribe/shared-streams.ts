@@ -5,11 +5,11 @@ import { StreamBackoff } from "../../base/stream-backoff.ts";
 import { abortable } from "../../base/wait.ts";
 import type { WatchRequest as WireRequest } from "../../wire/generated/watchfanout/v1/WatchRequest.ts";
 import type { WatchResponse__Output as WireResponse } from "../../wire/generated/watchfanout/v1/WatchResponse.ts";
-import { listWatchService } from "../../wire/services.ts";
-import { withRequest } from "../calls/call.ts";
+import { listWatchMethods } from "../../wire/methods.ts";
 import { CallFailure, ClosedError, isUnimplemented } from "../calls/call-failure.ts";
 import type { Connection } from "../calls/connection.ts";
 import type { Endpoint } from "../calls/endpoints.ts";
+import { withRequest } from "../transport/transport.ts";
 import { watchBackoff } from "../watch/resuming-watch.ts";
 import { SharedStream } from "./shared-stream.ts";
 import type { Credit } from "./stream-watch.ts";
@@ -89,14 +89,14 @@ export class SharedStreams {
       }
       subscribed.attached(undefined);
       const { connection } = this.#options;
-      yield* connection.stream(withRequest(listWatchService.Watch, request), signal, onServer);
+      yield* connection.stream(withRequest(listWatchMethods.Watch, request), signal, onServer);
     } finally {
       subscribed.detached();
     }
   }
 
   #mayShare(request: WireRequest): boolean {
-    const { byteLength } = listWatchService.Watch.requestSerialize(request);
+    const { byteLength } = listWatchMethods.Watch.encode(request);
     return byteLength <= maxSharedRequestBytes && this.#options.clock.now() >= this.#separateUntil;
   }
 

@@ -2,7 +2,7 @@ import { readdir } from "node:fs/promises";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { systemClock } from "../../../src/base/clock.ts";
 import type { CacherOptions } from "../../../src/cacher/options.ts";
-import { Client } from "../../../src/client/client.ts";
+import { connect } from "../../../src/client/connect.ts";
 import type { ResourceInformerOptions } from "../../../src/client/typed/typed-resource.ts";
 import { MemoryStorage } from "../../../src/storage/memory/memory-storage.ts";
 import { temporaryFolder } from "../../cache-files/kept-cache.ts";
@@ -25,7 +25,7 @@ async function served(options: Partial<CacherOptions> = {}, port = 0) {
 
 /** An informer of a program that is started. */
 function started(address: string, folder: string, options: ResourceInformerOptions<string> = {}) {
-  const client = new Client({ address });
+  const client = connect({ address });
   const informer = client.resource("things", texts).informer({ keep: { folder }, ...options });
   const handler = new RecordedHandler();
   informer.addEventHandler(handler);
