@@ -11,10 +11,12 @@ const encoder = new TextEncoder();
 // Not by an import, which bundles for browsers can't resolve.
 const isUtf8 = globalThis.process?.getBuiltinModule?.("node:buffer").isUtf8;
 
-/** The text of bytes; undefined if they are not UTF-8. */
+/** The text of bytes; undefined if they are not UTF-8. Throws what the engine does for a text that is too long. */
 export function textOf(bytes: Uint8Array): string | undefined {
-  if (isUtf8 !== undefined && Buffer.isBuffer(bytes)) {
-    return isUtf8(bytes) ? bytes.toString("utf8") : undefined;
+  if (isUtf8 !== undefined) {
+    if (!isUtf8(bytes)) return undefined;
+    const { buffer, byteOffset, byteLength } = bytes;
+    return (Buffer.isBuffer(bytes) ? bytes : Buffer.from(buffer, byteOffset, byteLength)).toString();
   }
   try {
     return strict.decode(bytes);

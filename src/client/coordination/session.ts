@@ -1,3 +1,4 @@
+import { emitWarning } from "../../base/warning.ts";
 import { Backoff } from "../../base/backoff.ts";
 import { pause } from "../../base/clock.ts";
 import { invalidRequest, toError } from "../../base/errors.ts";
@@ -245,5 +246,5 @@ function call(listener: () => void): void {
 }
 
 function warn(error: Error): void {
-  process.emitWarning(error);
+  emitWarning(error);
 }

@@ -1,3 +1,4 @@
+import { emitWarning } from "../../base/warning.ts";
 import type { Clock } from "../../base/clock.ts";
 import { messageOf } from "../../base/errors.ts";
 import type { Logger } from "../../base/logger.ts";
@@ -79,7 +80,7 @@ function warningsOf(name: string): Logger {
   const ignore = (): void => {};
   const warn = (fields: object, text: string): void => {
     const problem = "problem" in fields ? `: ${fields.problem}` : "";
-    process.emitWarning(
+    emitWarning(
       `The informer ${JSON.stringify(name)}: ${text}${problem}`,
       "InformerWarning",
     );

@@ -1,3 +1,4 @@
+import { emitWarning } from "../../base/warning.ts";
 import { metrics } from "@opentelemetry/api";
 import { type Clock, keepAliveClock, maxTimerMs } from "../../base/clock.ts";
 import { invalidRequest, toError, type WatchFanoutError } from "../../base/errors.ts";
@@ -203,7 +204,7 @@ function callListener(listener: () => void): void {
 }
 
 function warn(error: Error): void {
-  process.emitWarning(error);
+  emitWarning(error);
 }
 
 /**

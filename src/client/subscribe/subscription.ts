@@ -1,3 +1,4 @@
+import { emitWarning } from "../../base/warning.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { Logger } from "../../base/logger.ts";
 import type { Reachability } from "../../base/stream-backoff.ts";
@@ -77,7 +78,7 @@ export class Subscription implements ClientCalls {
     this.#streams = new SharedStreams({
       ...{ connection: deps.connection, clock: deps.clock, random: deps.random },
       closing: this.#closed,
-      logger: options.logger ?? { warn: (_, text) => process.emitWarning(`watch-fanout: ${text}`) },
+      logger: options.logger ?? { warn: (_, text) => emitWarning(`watch-fanout: ${text}`) },
       credit: {
         messages: bound("maxUnreadResponses", maxUnreadResponses, defaultMaxUnreadResponses),
         bytes: bound("maxUnreadBytes", maxUnreadBytes, defaultMaxUnreadBytes),

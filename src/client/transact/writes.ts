@@ -1,4 +1,4 @@
-import { randomUUID } from "node:crypto";
+import { randomId } from "../../base/random-id.ts";
 import type { Reason, WatchFanoutError } from "../../base/errors.ts";
 import type { DeleteResponse__Output } from "../../wire/generated/watchfanout/v1/DeleteResponse.ts";
 import type { PutResponse__Output } from "../../wire/generated/watchfanout/v1/PutResponse.ts";
@@ -157,7 +157,7 @@ function settlesCondition(isFinal: boolean): (error: WatchFanoutError | undefine
 /** The options with a request id, if the write may be sent again. */
 function identified<T extends WriteOptions>(options: T): T {
   const needsId = options.retryUnknown === true && (options.requestId ?? "") === "";
-  return needsId ? { ...options, requestId: randomUUID() } : options;
+  return needsId ? { ...options, requestId: randomId() } : options;
 }
 
 /** The fields that puts and deletes have. */
