@@ -2,7 +2,7 @@ import { Metadata, type ServiceError, status } from "@grpc/grpc-js";
 import type { MessageTypeDefinition } from "@grpc/proto-loader";
 import { type Reason, WatchFanoutError } from "../base/errors.ts";
 import { durationOf } from "./encode.ts";
-import type { Any } from "./generated/google/protobuf/Any.ts";
+import type { Any, Any__Output } from "./generated/google/protobuf/Any.ts";
 import type { BadRequest, BadRequest__Output } from "./generated/google/rpc/BadRequest.ts";
 import type { ErrorInfo, ErrorInfo__Output } from "./generated/google/rpc/ErrorInfo.ts";
 import type { RetryInfo, RetryInfo__Output } from "./generated/google/rpc/RetryInfo.ts";
@@ -106,6 +106,12 @@ export function reasonMetadata(code: status, reason: WireReason, text: string): 
 /** A status of `statusOf` as an encoded google.rpc.Status, for a message of a stream. */
 export function encodedStatus({ metadata }: WireStatus): Uint8Array {
   return metadata.get(detailsKey)[0] as Buffer;
+}
+
+/** The details of a status, each an encoded message of the type that its URL names; none if it has none. */
+export function detailsIn(status: WireStatus): readonly Any__Output[] {
+  const encoded = encodedStatus(status) as Buffer | undefined;
+  return encoded === undefined ? [] : statusType.deserialize(encoded).details;
 }
 
 /** The encoded google.rpc.Status of a message of a stream as the error of a call that ends with it. */
