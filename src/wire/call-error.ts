@@ -2,13 +2,7 @@ import { type Reason, WatchFanoutError } from "../base/errors.ts";
 import { codes } from "../base/grpc-codes.ts";
 import type { Status__Output } from "./generated/google/rpc/Status.ts";
 import { wireForms } from "./reasons.ts";
-import {
-  decodeRpcStatus,
-  detailsKey,
-  domain,
-  encodedStatusOf,
-  type RpcStatus,
-} from "./rpc-status.ts";
+import { decodeRpcStatus, detailsKey, domain, type RpcStatus, statusType } from "./rpc-status.ts";
 
 /** How a call has failed. A ServiceError of grpc-js is one. */
 export interface CallError extends Error {
@@ -53,7 +47,7 @@ export function errorOf(failure: CallError): WatchFanoutError {
 
 /** The error of a status within a message, as `errorOf` has that of a call. */
 export function errorOfStatus(status: Status__Output): WatchFanoutError {
-  return errorOf(callErrorOf(encodedStatusOf(status)));
+  return errorOf(callErrorOf(statusType.encode(status)));
 }
 
 /** Whether a watch-fanout server sent this status, with a reason that is known here. */

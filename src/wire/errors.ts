@@ -1,7 +1,8 @@
 import { Metadata, type status } from "@grpc/grpc-js";
 import type { WatchFanoutError } from "../base/errors.ts";
+import type { Any__Output } from "./generated/google/protobuf/Any.ts";
 import { type WireReason, wireForms } from "./reasons.ts";
-import { detailsKey, domain, encodeRpcStatus, type RpcStatus } from "./rpc-status.ts";
+import { detailsKey, domain, encodeRpcStatus, type RpcStatus, statusType } from "./rpc-status.ts";
 
 /** The end of a call as grpc-js takes it. */
 export interface WireStatus {
@@ -55,6 +56,12 @@ export function reasonMetadata(code: status, reason: WireReason, text: string): 
 /** A status of `statusOf` as an encoded google.rpc.Status, for a message of a stream. */
 export function encodedStatus({ metadata }: WireStatus): Uint8Array {
   return metadata.get(detailsKey)[0] as Buffer;
+}
+
+/** The details of a status, each an encoded message of the type that its URL names; none if it has none. */
+export function detailsIn(status: WireStatus): readonly Any__Output[] {
+  const encoded = encodedStatus(status) as Buffer | undefined;
+  return encoded === undefined ? [] : statusType.decode(encoded).details;
 }
 
 /**

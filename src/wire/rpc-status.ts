@@ -30,7 +30,7 @@ export interface RpcStatus {
   readonly field: string | undefined;
 }
 
-const statusType = messageType<Status, Status__Output>("google.rpc.Status");
+export const statusType = messageType<Status, Status__Output>("google.rpc.Status");
 const errorInfoType = messageType<ErrorInfo, ErrorInfo__Output>("google.rpc.ErrorInfo");
 const retryInfoType = messageType<RetryInfo, RetryInfo__Output>("google.rpc.RetryInfo");
 const badRequestType = messageType<BadRequest, BadRequest__Output>("google.rpc.BadRequest");
@@ -86,9 +86,4 @@ export function decodeRpcStatus(bytes: Uint8Array): RpcStatus | undefined {
   } catch {
     return undefined;
   }
-}
-
-/** Encodes a status within a message. */
-export function encodedStatusOf(status: Status__Output): Uint8Array {
-  return statusType.encode(status);
 }

@@ -5,6 +5,7 @@ import type { CacherOptions } from "../../src/cacher/options.ts";
 import { type RunningServer, startServer } from "../../src/server/server.ts";
 import type { Storage } from "../../src/storage/storage.ts";
 import type { Store } from "../../src/storage/store.ts";
+import { ConnectDoor } from "../../src/web/connect-door.ts";
 import { startReady } from "../cacher/ready.ts";
 
 const logger = pino({ level: "silent" });
@@ -33,6 +34,7 @@ export class CachedServer {
       listen: { host: "127.0.0.1", port },
       clock,
       logger,
+      webDoor: new ConnectDoor(),
     });
     await startReady(cacher);
     return new CachedServer(cacher, server);

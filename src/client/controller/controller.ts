@@ -1,7 +1,7 @@
-import { emitWarning } from "../../base/warning.ts";
 import { type Clock, keepAliveClock, maxTimerMs } from "../../base/clock.ts";
 import { invalidRequest, type WatchFanoutError } from "../../base/errors.ts";
 import { Condition, within } from "../../base/wait.ts";
+import { emitWarning } from "../../base/warning.ts";
 import { lastKnown } from "../informer/delta-fifo/delta-fifo.ts";
 import {
   HandlerError,

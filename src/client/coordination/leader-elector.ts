@@ -1,5 +1,5 @@
-import { textBytes, textOf } from "../../protobuf/text.ts";
 import { hasReason, toError } from "../../base/errors.ts";
+import { textBytes, textOf } from "../../protobuf/text.ts";
 import { followPrefix } from "./follow-prefix.ts";
 import { leaseLost } from "./lease.ts";
 import { type LeaseClient, persist, putLeased, read } from "./leased-keys.ts";

@@ -1,8 +1,8 @@
-import { randomId } from "../../base/random-id.ts";
-import { textBytes, textOf } from "../../protobuf/text.ts";
 import { invalidRequest, upstreamUnavailable } from "../../base/errors.ts";
+import { randomId } from "../../base/random-id.ts";
 import { Condition, within } from "../../base/wait.ts";
 import type { StoredObject } from "../../model/object.ts";
+import { textBytes, textOf } from "../../protobuf/text.ts";
 import type { Compare, ObjectName } from "../../storage/store.ts";
 import { shardOf } from "../calls/encode.ts";
 import type { HashRange } from "../calls/options.ts";

@@ -1,8 +1,8 @@
-import { emitWarning } from "../../base/warning.ts";
 import { metrics } from "@opentelemetry/api";
 import { type Clock, keepAliveClock, maxTimerMs } from "../../base/clock.ts";
 import { invalidRequest, toError, type WatchFanoutError } from "../../base/errors.ts";
 import { gauge, registerMetrics } from "../../base/metric-table.ts";
+import { emitWarning } from "../../base/warning.ts";
 import { checkKey } from "../../storage/checks.ts";
 import { ClosedError } from "../calls/call-failure.ts";
 import type { Interruption } from "../calls/options.ts";

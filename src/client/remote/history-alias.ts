@@ -1,5 +1,5 @@
-import { randomId } from "../../base/random-id.ts";
 import { hasReason, otherHistory } from "../../base/errors.ts";
+import { randomId } from "../../base/random-id.ts";
 
 /** The alias of the history of an upstream, whose resources are all of one store. Undefined: there is no alias. */
 export interface AliasedUpstream {

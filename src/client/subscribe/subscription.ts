@@ -1,8 +1,8 @@
-import { emitWarning } from "../../base/warning.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { Logger } from "../../base/logger.ts";
 import type { Reachability } from "../../base/stream-backoff.ts";
 import { abortable } from "../../base/wait.ts";
+import { emitWarning } from "../../base/warning.ts";
 import type { Connection } from "../calls/connection.ts";
 import type { WatchOptions } from "../calls/options.ts";
 import { wholeNumber } from "../informer/informer-options.ts";

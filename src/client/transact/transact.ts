@@ -1,7 +1,7 @@
-import { randomId } from "../../base/random-id.ts";
 import { Backoff } from "../../base/backoff.ts";
 import { type Clock, pause } from "../../base/clock.ts";
 import { hasReason, invalidRequest, type Reason, WatchFanoutError } from "../../base/errors.ts";
+import { randomId } from "../../base/random-id.ts";
 import { ClosedError } from "../calls/call-failure.ts";
 import { decodeRevision } from "../calls/decode.ts";
 import type { ObjectName, TransactionRequest, TransactionResult } from "../calls/transaction.ts";

@@ -1,5 +1,5 @@
-import { randomId } from "../../base/random-id.ts";
 import type { Reason, WatchFanoutError } from "../../base/errors.ts";
+import { randomId } from "../../base/random-id.ts";
 import type { DeleteResponse__Output } from "../../wire/generated/watchfanout/v1/DeleteResponse.ts";
 import type { PutResponse__Output } from "../../wire/generated/watchfanout/v1/PutResponse.ts";
 import { type Method, writeMethods } from "../../wire/methods.ts";

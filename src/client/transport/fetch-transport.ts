@@ -2,7 +2,7 @@ import { type Channel, codes, connectivity } from "../../base/grpc-codes.ts";
 import { textOf } from "../../protobuf/text.ts";
 import { type CallError, callError } from "../../wire/call-error.ts";
 import type { Method } from "../../wire/methods.ts";
-import { encodedStatusOf } from "../../wire/rpc-status.ts";
+import { statusType } from "../../wire/rpc-status.ts";
 import { browserGlobals } from "./browser-globals.ts";
 import { Envelopes, enveloped, joined, tooLarge } from "./envelopes.ts";
 import {
@@ -263,7 +263,7 @@ function unaryError(response: Response, body: Uint8Array): CallError {
 function errorOfConnect({ code, message, details = [] }: ConnectError, other: number): CallError {
   const text = typeof message === "string" ? message : "";
   const known = codesByName.get(code) ?? other;
-  const encoded = encodedStatusOf({
+  const encoded = statusType.encode({
     code: known,
     message: text,
     details: details.map(({ type, value }) => ({

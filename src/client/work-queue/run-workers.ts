@@ -1,6 +1,6 @@
-import { emitWarning } from "../../base/warning.ts";
 import { SpanStatusCode, trace } from "@opentelemetry/api";
 import { invalidRequest, toError } from "../../base/errors.ts";
+import { emitWarning } from "../../base/warning.ts";
 import type { RateLimiter } from "./rate-limiter.ts";
 import type { WorkQueue } from "./work-queue.ts";
 

@@ -1,6 +1,6 @@
-import { emitWarning } from "../../../base/warning.ts";
 import { messageOf } from "../../../base/errors.ts";
 import type { Logger } from "../../../base/logger.ts";
+import { emitWarning } from "../../../base/warning.ts";
 import type { ReflectorFailure } from "../../../reflector/reflector.ts";
 import { ClosedError } from "../../calls/call-failure.ts";
 import type { DecodeFailure } from "../../values/typed-object.ts";

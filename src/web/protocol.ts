@@ -1,0 +1,109 @@
+import type { OutgoingHttpHeaders } from "node:http2";
+import { status } from "@grpc/grpc-js";
+import { httpStatuses } from "../server/calls/http-statuses.ts";
+import type { FrameParts } from "../wire/encode.ts";
+import type { EncodingName } from "../wire/encoding.ts";
+import { detailsIn, encodedStatus, type WireStatus } from "../wire/errors.ts";
+import { jsonOf } from "../wire/json/message-to-json.ts";
+import { servedType } from "../wire/json/served-types.ts";
+import { base64, enveloped } from "./message-form.ts";
+
+/** The response of a protocol to a request: its headers, and how its status is told. */
+export interface Protocol {
+  /** The names of the request's header with the compression of messages, and with those that its client accepts. */
+  readonly encodingHeader: string;
+  readonly acceptHeader: string;
+  /** The headers of a response. `encoding`: how its messages may be compressed. */
+  headers(encoding: EncodingName | undefined): OutgoingHttpHeaders;
+  /** Whether the request and the response are one message each, without a prefix, and an error is the response. */
+  readonly isBare: boolean;
+  /** What ends a response with this status. */
+  ending(why: WireStatus): { readonly bytes: Uint8Array; readonly headers: OutgoingHttpHeaders };
+}
+
+const ok: WireStatus["code"] = status.OK;
+
+/** Connect's methods with one request and one response. */
+export function connectUnary(contentType: string): Protocol {
+  return {
+    ...{ encodingHeader: "content-encoding", acceptHeader: "accept-encoding", isBare: true },
+    headers: () => ({ ":status": 200, "content-type": contentType }),
+    ending: (why) => {
+      const bytes = Buffer.from(JSON.stringify(errorOf(why)));
+      const headers = { "content-type": "application/json", "content-length": bytes.length };
+      return { bytes, headers: { ":status": httpStatuses[why.code] ?? 500, ...headers } };
+    },
+  };
+}
+
+/** Bit of a prefix: the message ends the stream. */
+const endOfStream = 0x02;
+
+/** Connect's methods with a stream. */
+export function connectStream(contentType: string): Protocol {
+  const headers = (encoding: EncodingName | undefined): OutgoingHttpHeaders => ({
+    ...{ ":status": 200, "content-type": contentType },
+    ...(encoding === undefined ? {} : { "connect-content-encoding": encoding }),
+  });
+  return {
+    encodingHeader: "connect-content-encoding",
+    acceptHeader: "connect-accept-encoding",
+    isBare: false,
+    headers,
+    ending: (why) => {
+      const end = why.code === ok ? {} : { error: errorOf(why) };
+      return { bytes: enveloped(endOfStream, JSON.stringify(end)), headers: headers(undefined) };
+    },
+  };
+}
+
+/** First byte of the prefix of gRPC-Web's trailers. */
+const trailersFlag = 0x80;
+
+/** gRPC-Web: gRPC whose trailers are its last message. `isText`: in base64. */
+export function grpcWeb(contentType: string, isText: boolean): Protocol {
+  const headers = (encoding: EncodingName | undefined): OutgoingHttpHeaders => ({
+    ...{ ":status": 200, "content-type": contentType },
+    ...(encoding === undefined ? {} : { "grpc-encoding": encoding }),
+  });
+  return {
+    encodingHeader: "grpc-encoding",
+    acceptHeader: "grpc-accept-encoding",
+    isBare: false,
+    headers,
+    ending: (why) => {
+      const trailers = enveloped(trailersFlag, trailersOf(why));
+      const bytes = isText ? Buffer.from(base64(trailers), "latin1") : trailers;
+      return { bytes, headers: headers(undefined) };
+    },
+  };
+}
+
+function trailersOf(why: WireStatus): string {
+  const lines = [`grpc-status: ${why.code}`];
+  if (why.code !== ok) lines.push(`grpc-message: ${encodeURI(why.details)}`);
+  const encoded = encodedStatus(why) as Buffer | undefined;
+  if (encoded !== undefined) lines.push(`grpc-status-details-bin: ${base64(encoded)}`);
+  return `${lines.join("\r\n")}\r\n`;
+}
+
+/** The JSON of Connect's errors. Each detail has its JSON beside its bytes, for those who read it. */
+function errorOf(why: WireStatus): object {
+  const details = detailsIn(why).map(({ type_url, value }) => {
+    const type = type_url.slice(type_url.lastIndexOf("/") + 1);
+    const debug = JSON.parse(jsonOf(servedType(type), value)) as unknown;
+    return { type, value: base64(value).replace(/=+$/, ""), debug };
+  });
+  const code = status[why.code]?.toLowerCase() ?? "unknown";
+  return {
+    code: code === "cancelled" ? "canceled" : code,
+    message: why.details,
+    ...(details.length === 0 ? {} : { details }),
+  };
+}
+
+/** The bytes of a message in parts, without its prefix, which is in the first part. */
+export function withoutPrefix([first, ...rest]: FrameParts, prefixBytes: number): FrameParts {
+  if (first === undefined) return rest;
+  return first.byteLength === prefixBytes ? rest : [first.subarray(prefixBytes), ...rest];
+}
