@@ -5,7 +5,7 @@
 import { dirname } from "node:path";
 import { argv } from "node:process";
 import { fileURLToPath, pathToFileURL } from "node:url";
-import { bundler } from "./rolldown.ts";
+import { bundler } from "../../scripts/bundler.ts";
 
 /** The modules that run a script next to them: it is next to them in the bundle, too. */
 const scripts = /\/(?:workers|parse-policy-in-thread)\.ts$/;

@@ -2,7 +2,7 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { bundler } from "../bundle/rolldown.ts";
+import { bundler } from "../../scripts/bundler.ts";
 import { InstalledApp } from "./installed-app.ts";
 
 let app: InstalledApp;
