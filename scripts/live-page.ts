@@ -35,7 +35,7 @@ export async function makeLivePage(): Promise<void> {
 }
 
 /** Leaves out the files of kept states, as `browser` in the package of the client does. */
-const withoutFiles = {
+export const withoutFiles = {
   name: "without-files",
   load: (id: string): string | undefined => {
     const manifest = readFileSync(join(checkout, "src/client/package.json"), "utf8");

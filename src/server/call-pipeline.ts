@@ -151,7 +151,7 @@ export class CallPipeline {
     if (method === undefined && web === undefined) return false;
     connection.add(response, () => {
       dropDistantDeadline(headers);
-      const isStreaming = method?.isStreaming ?? this.#shapeOf(web?.path ?? "") === "responses";
+      const isStreaming = method?.isStreaming ?? this.#shapeOf(web?.path ?? "") !== "unary";
       const timeoutMs = web === undefined ? timeoutOf(headers) || undefined : web.timeoutMs;
       const call = new Http1Call(connection, response, { timeoutMs, isStreaming }, this.#context);
       const { socket } = connection;

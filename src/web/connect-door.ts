@@ -94,8 +94,9 @@ export class ConnectDoor implements WebDoor {
         : "It has a stream: call it with application/connect+json or application/connect+proto.";
       return answered(415, hint, { "accept-post": acceptedTypes });
     }
-    if (shape === "both" && version === "HTTP/1.1")
-      return answered(505, "A method with a stream of requests needs HTTP/2.");
+    // Requests of a known length are there before the first response.
+    if (shape === "both" && version === "HTTP/1.1" && headers["content-length"] === undefined)
+      return answered(505, "A method with a stream of requests, one after the other, needs HTTP/2.");
     const isGrpcWeb = name.startsWith("application/grpc-web");
     const timeoutMs = isGrpcWeb ? timeoutOf(headers) : connectTimeoutOf(headers);
     const isTimeout = !Number.isNaN(timeoutMs);

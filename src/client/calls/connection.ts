@@ -81,6 +81,8 @@ export class Connection {
   readonly #random: () => number;
   readonly #token: TokenSource;
   readonly #hasTls: boolean;
+  /** See Platform. */
+  readonly hasRequestStreams: boolean;
   readonly #isOfRelay: boolean;
   readonly #closing = new AbortController();
 
@@ -99,6 +101,7 @@ export class Connection {
     const keepaliveMs = positive("keepaliveIntervalMs", keepaliveIntervalMs);
     const { maxMessageBytes = defaultMaxMessageBytes } = options;
     this.#maxMessageBytes = positive("maxMessageBytes", maxMessageBytes);
+    this.hasRequestStreams = platform.hasRequestStreams;
     this.#hasTls = options.tls !== undefined;
     const settings = { keepaliveMs, maxMessageBytes: this.#maxMessageBytes };
     this.#endpoints = new Endpoints(platform.servers(options, settings, clock), { clock, random });

@@ -1,4 +1,6 @@
-import { hasReason, type WatchFanoutError } from "../../base/errors.ts";
+import { type Clock, pause } from "../../base/clock.ts";
+import { hasReason, invalidRequest, type WatchFanoutError } from "../../base/errors.ts";
+import { Condition } from "../../base/wait.ts";
 import { callErrorOf, errorOf } from "../../wire/call-error.ts";
 import type { SubscribeRequest } from "../../wire/generated/watchfanout/v1/SubscribeRequest.ts";
 import type { WatchRequest as WireRequest } from "../../wire/generated/watchfanout/v1/WatchRequest.ts";
@@ -16,6 +18,7 @@ const method = { ...listWatchMethods.Subscribe, decode: receivedOf };
 
 interface SharedStreamOptions {
   readonly connection: Connection;
+  readonly clock: Clock;
   readonly credit: Credit;
   /** Ends the stream when it is aborted. */
   readonly closing: AbortSignal;
@@ -34,11 +37,26 @@ interface Asked {
   readonly answer: PromiseWithResolvers<number | undefined>;
 }
 
+/** How long a stream waits for further watches that it begins with, if none can be added later, in milliseconds. */
+const gatherMs = 10;
+
+/** How much may wait for the consumers of all watches of such a stream, in bytes, before it is not read on. */
+const maxUnreadBytes = 4 * 1024 ** 2;
+/** After how many bytes that is checked again. */
+const checkedBytes = 64 * 1024;
+
+/** Ends the watches of a stream that go on together on another one. */
+export const regrouped: unique symbol = Symbol("regrouped");
+
 /**
  * One Subscribe stream, which ends with its last watch. Requests to add watches and to grant them credit wait here until
  * the stream takes them: at most one for each watch. What the server says of one watch goes to that one.
+ *
+ * A browser sends all requests as the stream begins (`Platform.hasRequestStreams`). Its watches have no bound of their own then:
+ * all of them wait while the consumers of some have much to take.
  */
 export class SharedStream {
+  /** What may wait for the consumer of each watch. */
   readonly credit: Credit;
   readonly #options: SharedStreamOptions;
   readonly #watches = new Map<number, StreamWatch>();
@@ -53,12 +71,15 @@ export class SharedStream {
   #lastId = 0;
   #lastTag = 0;
   #asked: Asked | undefined;
+  /** Notified when a consumer has taken something, of a stream without credit. */
+  readonly #taken = new Condition();
   /** Whether further watches get another stream. */
   #isRetired = false;
 
   constructor(options: SharedStreamOptions) {
     this.#options = options;
-    this.credit = options.credit;
+    const unlimited = { messages: Number.POSITIVE_INFINITY, bytes: Number.POSITIVE_INFINITY };
+    this.credit = options.connection.hasRequestStreams ? options.credit : unlimited;
   }
 
   /** The server; undefined before the call has begun. */
@@ -92,6 +113,10 @@ export class SharedStream {
    * the call before has settled.
    */
   progress(): Promise<number | undefined> {
+    if (this.#isFixed) {
+      const why = "Here the watches of a subscription can't be asked how far they are: a browser sends no requests on a stream.";
+      return Promise.reject(invalidRequest("progress", why));
+    }
     const answer = Promise.withResolvers<number | undefined>();
     if (this.#stopping.signal.aborted) return Promise.resolve(undefined);
     this.#asked = { tag: ++this.#lastTag, isSent: false, answer };
@@ -100,6 +125,10 @@ export class SharedStream {
   }
 
   grant(watch: StreamWatch, { messages, bytes }: Credit): void {
+    if (this.#isFixed) {
+      this.#taken.notify();
+      return;
+    }
     const before = this.#grants.get(watch) ?? { messages: 0, bytes: 0 };
     const sum = { messages: before.messages + messages, bytes: before.bytes + bytes };
     this.#grants.set(watch, sum);
@@ -112,15 +141,42 @@ export class SharedStream {
     if (this.#watches.delete(watch.id) && !this.#unsent.delete(watch)) {
       this.#requests?.write({ remove: { id: watch.id } });
     }
+    this.#taken.notify();
     if (this.#watches.size === 0) this.#stopping.abort();
   }
 
+  /** Ends it so that its watches go on together with others on another stream. */
+  regroup(): void {
+    this.#isRetired = true;
+    const watches = [...this.#watches.values()];
+    this.#unsent.clear();
+    this.#watches.clear();
+    for (const watch of watches) watch.end(regrouped);
+    this.#stopping.abort();
+  }
+
+  get #isFixed(): boolean {
+    return !this.#options.connection.hasRequestStreams;
+  }
+
+  /** Resolves when the consumers have taken enough of what has arrived. */
+  async #untilTaken(): Promise<void> {
+    const isTaken = (): boolean => {
+      let bytes = 0;
+      for (const { unreadBytes } of this.#watches.values()) bytes += unreadBytes;
+      return bytes <= maxUnreadBytes;
+    };
+    if (!isTaken()) await this.#taken.until(isTaken, { signal: this.#stopping.signal }).catch(() => {});
+  }
+
   async #run(): Promise<void> {
-    const { connection, closing, onResponse } = this.#options;
+    const { connection, clock, closing, onResponse } = this.#options;
     const stop = (): void => this.#stopping.abort();
     closing.addEventListener("abort", stop);
     let failure: unknown;
+    let unchecked = 0;
     try {
+      if (this.#isFixed) await pause(clock, gatherMs, this.#stopping.signal);
       const responses = connection.stream(
         withRequests(method, (requests) => this.#begin(requests)),
         this.#stopping.signal,
@@ -132,6 +188,10 @@ export class SharedStream {
       for await (const response of responses) {
         onResponse();
         this.#dispatch(response);
+        unchecked += response.content.byteLength;
+        if (!this.#isFixed || unchecked < checkedBytes) continue;
+        unchecked = 0;
+        await this.#untilTaken();
       }
     } catch (error) {
       failure = hasReason(error, "INTERNAL") ? this.#violated(error) : error;
@@ -151,6 +211,7 @@ export class SharedStream {
     this.#requests = requests;
     requests.on("drain", () => this.#flush());
     this.#flush();
+    this.#isRetired ||= this.#isFixed;
   }
 
   /** Sends what waits, as far as the stream takes it. */
@@ -166,7 +227,8 @@ export class SharedStream {
     for (const watch of this.#unsent) {
       if (requests.writableNeedDrain) return;
       this.#unsent.delete(watch);
-      requests.write({ add: { id: watch.id, watch: watch.request, messages, bytes } });
+      const add = { id: watch.id, watch: watch.request };
+      requests.write({ add: this.#isFixed ? add : { ...add, messages, bytes } });
     }
     if (this.#asked === undefined || this.#asked.isSent) return;
     this.#asked.isSent = true;

@@ -58,6 +58,11 @@ export class StreamWatch {
     return this.#isOver;
   }
 
+  /** Bytes of the responses that wait to be taken. */
+  get unreadBytes(): number {
+    return this.#waitingBytes;
+  }
+
   /** A response has arrived. Throws INTERNAL if the watch has no credit for it: the server must not fill the memory. */
   push(response: Uint8Array): void {
     if (this.#isOver) return;
@@ -118,7 +123,8 @@ export class StreamWatch {
     this.#waitingBytes -= response.byteLength;
     this.#messages++;
     this.#bytes += response.byteLength;
-    if (this.#messages * 2 >= credit.messages || this.#bytes * 2 >= credit.bytes) {
+    const isUnlimited = credit.bytes === Number.POSITIVE_INFINITY;
+    if (isUnlimited || this.#messages * 2 >= credit.messages || this.#bytes * 2 >= credit.bytes) {
       const taken = { messages: this.#messages, bytes: this.#bytes };
       this.#messages = 0;
       this.#bytes = 0;

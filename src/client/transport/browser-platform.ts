@@ -5,6 +5,8 @@ import type { Platform } from "./platform.ts";
 
 /** A browser, or another runtime with `fetch`: Connect. */
 export const browserPlatform: Platform = {
+  hasRequestStreams: false,
+
   servers({ address, tls }, settings) {
     if (tls !== undefined) {
       throw invalidRequest("tls", "A browser has certificates of its own. Leave tls out.");

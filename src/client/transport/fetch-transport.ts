@@ -31,6 +31,8 @@ const codesOfHttp: Readonly<Record<number, number>> = {
   502: codes.UNAVAILABLE,
   503: codes.UNAVAILABLE,
   504: codes.UNAVAILABLE,
+  // A method with a stream of requests, over HTTP/1.1.
+  505: codes.UNIMPLEMENTED,
 };
 
 /** Connect's error in JSON. */

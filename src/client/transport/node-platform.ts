@@ -6,6 +6,8 @@ import type { Platform } from "./platform.ts";
 
 /** Node.js: gRPC by grpc-js. */
 export const nodePlatform: Platform = {
+  hasRequestStreams: true,
+
   servers({ address, tls }, settings, clock) {
     const certificates = tls && new ClientCertificates(tls, clock);
     const all = { ...settings, certificates, serverName: tls?.serverName };

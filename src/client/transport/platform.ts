@@ -16,6 +16,8 @@ export interface ServerOptions {
 
 /** What a client takes from where it runs: Node.js, or a browser. */
 export interface Platform {
+  /** Whether a call can send requests while it receives responses. */
+  readonly hasRequestStreams: boolean;
   /** Throws INVALID_REQUEST for invalid addresses and unusable TLS options. */
   servers(
     options: ServerOptions,

@@ -46,7 +46,8 @@ export interface Transport {
     signal: AbortSignal,
   ): AsyncGenerator<Response, void, void>;
   /**
-   * The same with a stream of requests, which `onBegun` gets. Nothing is sent before the first one.
+   * The same with a stream of requests, which `onBegun` gets. Nothing is sent before the first one. Without
+   * `Platform.hasRequestStreams`, those that are written as it begins are sent as one body, and none later.
    */
   bidiStream<Request, Response>(
     method: Method<Request, Response>,

@@ -1,6 +1,7 @@
 import { EventEmitter } from "node:events";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { expect, test } from "vitest";
+import { systemClock } from "../../../src/base/clock.ts";
 import type { Connection } from "../../../src/client/calls/connection.ts";
 import { SharedStream } from "../../../src/client/subscribe/shared-stream.ts";
 import type { BeginCall, Transport } from "../../../src/client/transport/transport.ts";
@@ -20,6 +21,7 @@ test("Credit that a server does not take waits as one request for each watch, an
   const requests = new Requests();
   const closing = new AbortController();
   const connection = {
+    hasRequestStreams: true,
     async *stream(begin: BeginCall<unknown>, signal: AbortSignal) {
       const bidiStream = (_: unknown, onBegun: (requests: Requests) => void) => onBegun(requests);
       begin({ bidiStream } as unknown as Transport, {}, signal);
@@ -27,7 +29,7 @@ test("Credit that a server does not take waits as one request for each watch, an
     },
   } as unknown as Connection;
   const stream = new SharedStream({
-    ...{ connection, credit: { messages: 2, bytes: 100 }, closing: closing.signal },
+    ...{ connection, clock: systemClock, credit: { messages: 2, bytes: 100 }, closing: closing.signal },
     ...{ onResponse: () => {}, onFull: () => {}, onEnd: () => {} },
   });
   const watches = [stream.add({}), stream.add({})] as const;

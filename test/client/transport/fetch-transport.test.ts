@@ -6,6 +6,7 @@ import { systemClock } from "../../../src/base/clock.ts";
 import { connect } from "../../../src/client/browser.ts";
 import type { ConnectOptions } from "../../../src/client/calls/options.ts";
 import { jsonValues } from "../../../src/client/values/value-codec.ts";
+import type { ClientCalls } from "../../../src/client/watch/client-calls.ts";
 import { MemoryStore } from "../../../src/storage/memory/memory-store.ts";
 import { MemoryStorage } from "../../../src/storage/memory/memory-storage.ts";
 import { Relay } from "../../faults/relay.ts";
@@ -25,6 +26,10 @@ async function served(options: Partial<ConnectOptions> = {}) {
   });
   const things = client.resource("things", jsonValues<number>());
   return { relay, client, things };
+}
+
+async function until(isTrue: () => boolean): Promise<void> {
+  await expect.poll(isTrue, { timeout: 30_000, interval: 10 }).toBe(true);
 }
 
 /** A client of a server that answers as `listener` does. */
@@ -163,5 +168,74 @@ describe("By fetch, a client", () => {
     expect(() => connect({ address: "https://a", tls: {} })).toThrow("Leave tls out.");
     const client = await answered(() => {}, { token: { file: "/token" } });
     await expect(client.get("things", "a")).rejects.toThrow("a browser has no files");
+  });
+});
+
+describe("A subscription by fetch", () => {
+  /** Follows a key, and returns what was seen of it. */
+  function follow(watches: Pick<ClientCalls, "watch">, key: string, interruptions: string[]) {
+    const seen = { initial: 0, revisions: [] as number[], stop: new AbortController() };
+    const run = async (): Promise<void> => {
+      for await (const { initial, events } of watches.watch("things", {
+        ...{ scope: { key }, sendInitialEvents: true, signal: seen.stop.signal },
+        onInterruption: ({ error }) => interruptions.push(error.message),
+      })) {
+        if (initial) seen.initial++;
+        seen.revisions.push(...events.map(({ revision }) => revision));
+      }
+    };
+    void run();
+    onTestFinished(() => seen.stop.abort());
+    return seen;
+  }
+
+  test("has the watches that begin together on one connection", async () => {
+    const { relay, client, things } = await served();
+    const subscription = client.subscribe();
+    const interruptions: string[] = [];
+    const all = Array.from({ length: 300 }, (_, i) => follow(subscription, `k${i}`, interruptions));
+    await until(() => all.every(({ initial }) => initial === 1));
+    expect(relay.accepted).toBe(1);
+    const { modRevision } = await things.put("k7", 1);
+    await until(() => all[7]?.revisions.length === 1);
+    expect(all.map(({ revisions }) => revisions)).toEqual(
+      all.map((_, i) => (i === 7 ? [modRevision] : [])),
+    );
+    await expect(subscription.progress()).rejects.toMatchObject({ reason: "INVALID_REQUEST" });
+    expect(interruptions).toEqual([]);
+  });
+
+  test("puts the watches of several streams together, and no watch loses or repeats an event", async () => {
+    const { relay, client, things } = await served();
+    const subscription = client.subscribe();
+    const interruptions: string[] = [];
+    const all: ReturnType<typeof follow>[] = [];
+    const expected: number[] = [];
+    for (let i = 0; i < 12; i++) {
+      all.push(follow(subscription, "a", interruptions));
+      await until(() => all.at(-1)?.initial === 1);
+      expect(relay.connections).toBeLessThanOrEqual(6);
+      expected.push((await things.put("a", i)).modRevision);
+    }
+    const [first] = all;
+    await until(() => all.every(({ revisions }) => revisions.at(-1) === expected.at(-1)));
+    expect(first?.revisions).toEqual(expected);
+    for (const [i, { revisions }] of all.entries()) expect(revisions).toEqual(expected.slice(Math.max(0, i - 1)));
+    expect(interruptions).toEqual([]);
+    for (const { stop } of all) stop.abort();
+    await until(() => relay.connections <= 2);
+  });
+
+  test("resumes all of its watches when the connection is cut", async () => {
+    const { relay, client, things } = await served();
+    const interruptions: string[] = [];
+    const subscription = client.subscribe();
+    const all = ["a", "b", "c"].map((key) => follow(subscription, key, interruptions));
+    await until(() => all.every(({ initial }) => initial === 1));
+    relay.cut();
+    const { modRevision } = await things.put("c", 1, { retryUnknown: true });
+    await until(() => all[2]?.revisions.length === 1);
+    expect(all.map(({ revisions }) => revisions)).toEqual([[], [], [modRevision]]);
+    expect(interruptions).toHaveLength(3);
   });
 });
