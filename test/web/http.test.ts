@@ -1,6 +1,6 @@
 import { gzipSync } from "node:zlib";
 import { describe, expect, test } from "vitest";
-import { listWatchService, writeService } from "../../src/wire/services.ts";
+import { writeService } from "../../src/wire/services.ts";
 import { enveloped, json, jsonStream, messagesIn, paths, serveWeb } from "./http.ts";
 
 /*
@@ -220,5 +220,4 @@ test("requests on one connection of HTTP/1 are answered in their order", async (
   );
   expect(answers.every(({ code }) => code === 200)).toBe(true);
   expect(server.stats().requests.bytes).toBe(0);
-  expect(listWatchService.List.path).toBe(paths.list);
 });
