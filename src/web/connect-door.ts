@@ -10,7 +10,7 @@ import { servedType } from "../wire/json/served-types.ts";
 import { Base64Decoder } from "./base64-decoder.ts";
 import { AllowedOrigins, isPreflight } from "./cors.ts";
 import { base64Form, binaryForm, jsonForm, jsonGrowth, type MethodTypes } from "./message-form.ts";
-import { connectStream, connectUnary, grpcWeb, type Protocol } from "./protocol.ts";
+import { connectStream, connectUnary, grpcWeb, jsonLines, type Protocol } from "./protocol.ts";
 import { TranslatedWebCall } from "./web-call.ts";
 
 /** A path of gRPC, before which clients of a proxy put its origin. */
@@ -19,12 +19,14 @@ const targetPattern = /^(?:https?:\/\/[^/?]*)?(\/[\w.]+\/\w+)(?:\?.*)?$/;
 /** What a content type stands for. */
 interface ContentType {
   readonly protocol: Protocol;
-  readonly form: "binary" | "json" | "base64";
+  readonly form: "binary" | "json" | "lines" | "base64";
   /** The methods that are called with it. */
   readonly shapes: readonly MethodShape[];
 }
 
 const streams: readonly MethodShape[] = ["responses", "both"];
+
+const lines = { protocol: jsonLines("application/x-ndjson") };
 
 /** By the content types of requests, without parameters. */
 const contentTypes: ReadonlyMap<string, ContentType> = new Map<string, ContentType>([
@@ -36,6 +38,7 @@ const contentTypes: ReadonlyMap<string, ContentType> = new Map<string, ContentTy
       [stream, { protocol: connectStream(stream), form, shapes: streams }],
     ];
   }),
+  ["application/x-ndjson", { ...lines, form: "lines", shapes: ["responses"] }],
   ...["", "-text"].flatMap((text) =>
     ["", "+proto"].map((codec): [string, ContentType] => {
       const type = `application/grpc-web${text}${codec}`;
@@ -91,7 +94,7 @@ export class ConnectDoor implements WebDoor {
       const isUnary = shape === "unary" || name.startsWith("application/grpc-web");
       const hint = isUnary
         ? "Call it with application/json or application/proto."
-        : "It has a stream: call it with application/connect+json or application/connect+proto.";
+        : "It has a stream: call it with application/connect+json, application/connect+proto, or application/x-ndjson.";
       return answered(415, hint, { "accept-post": acceptedTypes });
     }
     // Requests of a known length are there before the first response.
@@ -106,12 +109,13 @@ export class ConnectDoor implements WebDoor {
       timeoutMs: isTimeout && (timeoutMs ?? 0) <= maxTimerMs ? timeoutMs : undefined,
       translate: (carrier, context) => {
         const { protocol, form } = type;
-        const types = form === "json" && isKnown ? this.#typesOf(path) : undefined;
+        const isJson = form === "json" || form === "lines";
+        const types = isJson && isKnown ? this.#typesOf(path) : undefined;
         const { maxRequestBytes } = context.limits;
         const header = (key: string): string | undefined => headers[key]?.toString();
         const options = {
           ...{ protocol, refusal, json: types?.response },
-          form: types ? jsonForm(types, maxRequestBytes) : formOf(form),
+          form: types ? jsonForm(types, maxRequestBytes, form === "lines") : formOf(form),
           stream: form === "base64" ? carrier.request.pipe(new Base64Decoder()) : carrier.request,
           requestEncoding: header(protocol.encodingHeader)?.slice(0, 32) ?? "identity",
           encoding:

@@ -51,12 +51,23 @@ const jsonOfFrames = new WeakMap<Uint8Array, Buffer>();
 /** Maximum size of the JSON of a request, as a part of the maximum size of the request: its bytes are base64. */
 export const jsonGrowth = 1.5;
 
-/** Protobuf's JSON. `maxBytes`: of a request in its binary format. */
-export function jsonForm({ request, response }: MethodTypes, maxBytes: number): MessageForm {
+/** The same in lines. */
+const linesOfFrames = new WeakMap<Uint8Array, Buffer>();
+
+/** Protobuf's JSON, each message with a prefix or in a line. `maxBytes`: of a request in its binary format. */
+export function jsonForm(
+  { request, response }: MethodTypes,
+  maxBytes: number,
+  isInLines: boolean,
+): MessageForm {
+  const known = isInLines ? linesOfFrames : jsonOfFrames;
   return {
     isShared: false,
     outgoing: (frame) =>
-      madeOnce(jsonOfFrames, frame, () => enveloped(0, jsonOf(response, messageIn(frame)))),
+      madeOnce(known, frame, () => {
+        const json = jsonOf(response, messageIn(frame));
+        return isInLines ? Buffer.from(`${json}\n`) : enveloped(0, json);
+      }),
     incoming: (message) => {
       const binary = binaryOf(request, message);
       if (binary.length > maxBytes) throw new RefusedRequest(tooLarge(binary.length, maxBytes));

@@ -15,7 +15,7 @@ export interface Protocol {
   readonly acceptHeader: string;
   /** The headers of a response. `encoding`: how its messages may be compressed. */
   headers(encoding: EncodingName | undefined): OutgoingHttpHeaders;
-  /** Whether the request and the response are one message each, without a prefix, and an error is the response. */
+  /** Whether the request is one message without a prefix, and so is the response of a method without a stream. */
   readonly isBare: boolean;
   /** What ends a response with this status. */
   ending(why: WireStatus): { readonly bytes: Uint8Array; readonly headers: OutgoingHttpHeaders };
@@ -32,6 +32,24 @@ export function connectUnary(contentType: string): Protocol {
       const bytes = Buffer.from(JSON.stringify(errorOf(why)));
       const headers = { "content-type": "application/json", "content-length": bytes.length };
       return { bytes, headers: { ":status": httpStatuses[why.code] ?? 500, ...headers } };
+    },
+  };
+}
+
+/**
+ * The responses of a method with a stream as JSON, in a line each, for clients such as curl. An error is the last line, or the
+ * response.
+ */
+export function jsonLines(contentType: string): Protocol {
+  return {
+    ...connectUnary(contentType),
+    ending: (why) => {
+      const text = why.code === ok ? "" : `${JSON.stringify({ error: errorOf(why) })}\n`;
+      const code = why.code === ok ? 200 : (httpStatuses[why.code] ?? 500);
+      return {
+        bytes: Buffer.from(text),
+        headers: { ":status": code, "content-type": contentType },
+      };
     },
   };
 }

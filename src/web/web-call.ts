@@ -45,6 +45,7 @@ export class TranslatedWebCall extends TranslatedCall implements WebCall {
   readonly refusal: WireStatus | undefined;
   readonly #options: WebCallOptions;
   readonly #context: ServiceContext;
+  #last: { readonly parts: FrameParts; readonly message: Uint8Array } | undefined;
   #hasHeaders = false;
   #hasEnded = false;
 
@@ -86,16 +87,18 @@ export class TranslatedWebCall extends TranslatedCall implements WebCall {
 
   sendParts(parts: FrameParts, onAccepted: (error?: Error | null) => void): void {
     if (!this.#options.form.isShared) {
-      this.send(Buffer.concat(parts), onAccepted);
+      this.send(this.#joined(parts), onAccepted);
     } else if (!this.isOver) {
       this.#sendHeaders();
       this.outer.sendParts(parts, onAccepted);
     }
   }
 
-  heldFor(frames: FrameParts): FrameParts {
+  heldFor(frames: FrameParts, isOneMessage: boolean): FrameParts {
     const { form } = this.#options;
-    return form.isShared ? frames : [...frames, ...frames.map((frame) => form.outgoing(frame))];
+    if (form.isShared) return frames;
+    const messages = isOneMessage ? [this.#joined(frames)] : frames;
+    return [...frames, ...messages.map((message) => form.outgoing(message))];
   }
 
   withdraw(): boolean {
@@ -137,6 +140,14 @@ export class TranslatedWebCall extends TranslatedCall implements WebCall {
   reset(): void {
     this.#hasEnded = true;
     this.outer.reset();
+  }
+
+  /** A message in parts as one, which is remembered until the next. */
+  #joined(parts: FrameParts): Uint8Array {
+    const [only] = parts;
+    if (only !== undefined && parts.length === 1) return only;
+    if (this.#last?.parts !== parts) this.#last = { parts, message: Buffer.concat(parts) };
+    return this.#last.message;
   }
 
   /** A large one in time slices. */

@@ -1,6 +1,6 @@
 import { gzipSync } from "node:zlib";
 import { describe, expect, test } from "vitest";
-import { listWatchService, writeService } from "../../src/wire/services.ts";
+import { writeService } from "../../src/wire/services.ts";
 import { enveloped, json, jsonStream, messagesIn, paths, serveWeb } from "./http.ts";
 
 /*
@@ -105,6 +105,36 @@ describe.each(["1.1", "2"] as const)("HTTP/%s", (version) => {
     expect(JSON.parse(end?.content.toString() ?? "")).toMatchObject({
       error: { code: "not_found", details: [{ debug: { reason: "UNKNOWN_RESOURCE" } }] },
     });
+  });
+
+  test("the responses of a stream may be lines of JSON", async () => {
+    const { request, storage, server, clock, recorder } = await serveWeb(version);
+    await storage.put({ key: "a", value: Buffer.from("1") });
+    const lines = { "content-type": "application/x-ndjson" };
+    const body = '{"resource":"things","sendInitialEvents":true}';
+    const watched = request(paths.watch, lines, body);
+    // The position, and the initial state.
+    while (recorder.sentMessages < 2) await new Promise(setImmediate);
+    void server.drain(10_000);
+    clock.advance(0);
+    const answer = await watched;
+    expect([answer.code, answer.headers["content-type"]]).toEqual([200, "application/x-ndjson"]);
+    const [, initial, ...rest] = answer.body.toString().trim().split("\n");
+    expect(JSON.parse(initial ?? "")).toMatchObject({
+      ...{ revision: "2", initialEventsEnd: true },
+      events: [{ type: "EVENT_TYPE_ADDED", object: { key: "a", value: "MQ==" } }],
+    });
+    expect(JSON.parse(rest.at(-1) ?? "")).toMatchObject({
+      error: { code: "unavailable", details: [{ debug: { reason: "DRAINING" } }, {}] },
+    });
+  });
+
+  test("a stream of lines that is refused has the status of HTTP", async () => {
+    const { request } = await serveWeb(version);
+    const lines = { "content-type": "application/x-ndjson" };
+    const { code, body } = await request(paths.watch, lines, '{"resource":"others"}');
+    expect(code).toBe(404);
+    expect(JSON.parse(body.toString())).toMatchObject({ error: { code: "not_found" } });
   });
 
   test("gRPC-Web's text is base64 in both directions", async () => {
@@ -220,5 +250,4 @@ test("requests on one connection of HTTP/1 are answered in their order", async (
   );
   expect(answers.every(({ code }) => code === 200)).toBe(true);
   expect(server.stats().requests.bytes).toBe(0);
-  expect(listWatchService.List.path).toBe(paths.list);
 });

@@ -27,6 +27,8 @@ export interface StoredMessage {
   readonly key: string;
   readonly value: Uint8Array;
   readonly modRevision: bigint;
+  readonly createRevision: bigint;
+  readonly version: bigint;
 }
 
 export interface WatchMessage {

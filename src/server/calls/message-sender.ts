@@ -309,7 +309,7 @@ export abstract class MessageSender<
     const { callerLimits, sendBudget } = this.context;
     callerLimits.sendPacing.charge(this.call.owner, sizeOf(frames));
     const { rest } = this;
-    const sent = this.call.heldFor?.(frames) ?? frames;
+    const sent = this.call.heldFor?.(frames, this.isOneMessage) ?? frames;
     const held = rest.length === 0 ? sent : [...sent, ...rest];
     const isSmall = sizeOf(held) < leastCounted && this.#reservation === undefined;
     if (isSmall || this.isCountedIfStuck) return;

@@ -66,8 +66,11 @@ export interface ServerCall {
   readonly sendsSeveral?: boolean;
   /** As `send`, for a message in consecutive parts. */
   sendParts(parts: FrameParts, onAccepted: (error?: Error | null) => void): void;
-  /** What is held for messages until they are accepted, in the form in which they are sent as well. Absent: the messages. */
-  heldFor?(frames: FrameParts): FrameParts;
+  /**
+   * What is held for messages until they are accepted, in the form in which they are sent as well. `isOneMessage`: they are
+   * parts of one. Absent: nothing else.
+   */
+  heldFor?(frames: FrameParts, isOneMessage: boolean): FrameParts;
   /**
    * Drops the response that was sent last and is outstanding, unless a part of it has been passed on: then the status of
    * `end` reaches a client that accepts nothing. `onAccepted` is not called. Returns whether it was dropped.
