@@ -2,7 +2,15 @@
  * Bundles the script of the live page, with the client library, into `build/live.js` of its folder, which is not committed:
  * `node scripts/live-page.ts` for a checkout; `npm run build` does it for the package.
  */
-import { existsSync, globSync, mkdirSync, readFileSync, renameSync, statSync, writeFileSync } from "node:fs";
+import {
+  existsSync,
+  globSync,
+  mkdirSync,
+  readFileSync,
+  renameSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import { join } from "node:path";
 import { bundler } from "./bundler.ts";
 

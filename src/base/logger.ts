@@ -1,5 +1,5 @@
-import { emitWarning } from "./warning.ts";
 import type { Clock } from "./clock.ts";
+import { emitWarning } from "./warning.ts";
 
 /** Writes log lines: fields, and what has happened. A logger of pino is one. */
 export interface Logger {

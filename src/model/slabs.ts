@@ -1,6 +1,6 @@
+import { hasBuffer, newBytes } from "../protobuf/text.ts";
 import { bytesFieldSize, WireWriter } from "../protobuf/wire-writer.ts";
 import { StoredObject } from "./object.ts";
-import { hasBuffer, newBytes } from "../protobuf/text.ts";
 import { objectFieldsSize, objectTag, writeObjectFields } from "./object-encoding.ts";
 
 /**

@@ -16,7 +16,9 @@ export function textOf(bytes: Uint8Array): string | undefined {
   if (isUtf8 !== undefined) {
     if (!isUtf8(bytes)) return undefined;
     const { buffer, byteOffset, byteLength } = bytes;
-    return (Buffer.isBuffer(bytes) ? bytes : Buffer.from(buffer, byteOffset, byteLength)).toString();
+    return (
+      Buffer.isBuffer(bytes) ? bytes : Buffer.from(buffer, byteOffset, byteLength)
+    ).toString();
   }
   try {
     return strict.decode(bytes);

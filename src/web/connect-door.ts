@@ -99,7 +99,10 @@ export class ConnectDoor implements WebDoor {
     }
     // Requests of a known length are there before the first response.
     if (shape === "both" && version === "HTTP/1.1" && headers["content-length"] === undefined)
-      return answered(505, "A method with a stream of requests, one after the other, needs HTTP/2.");
+      return answered(
+        505,
+        "A method with a stream of requests, one after the other, needs HTTP/2.",
+      );
     const isGrpcWeb = name.startsWith("application/grpc-web");
     const timeoutMs = isGrpcWeb ? timeoutOf(headers) : connectTimeoutOf(headers);
     const isTimeout = !Number.isNaN(timeoutMs);

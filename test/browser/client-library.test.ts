@@ -97,7 +97,8 @@ describe.skipIf(isAbsent)("In a Chromium, the client library", () => {
         const options = { sendInitialEvents: true, onInterruption };
         const values = globalThis.library.jsonValues<number>();
         for await (const { events } of client.resource("things", values).watch(options)) {
-          for (const event of events) if (event.type !== "DELETED") kept.events.push(String(event.object.value));
+          for (const event of events)
+            if (event.type !== "DELETED") kept.events.push(String(event.object.value));
         }
       };
       void follow();
@@ -147,7 +148,9 @@ describe.skipIf(isAbsent)("In a Chromium, the client library", () => {
     expect(relay.accepted).toBeLessThanOrEqual(2);
   });
 
-  test(`keeps its memory flat for ${memorySeconds} s of changes`, { timeout: (memorySeconds + 60) * 1_000 }, async () => {
+  test(`keeps its memory flat for ${memorySeconds} s of changes`, {
+    timeout: (memorySeconds + 60) * 1_000,
+  }, async () => {
     const { client, page, address } = await served();
     const value = Buffer.alloc(1_000, "x");
     await page.evaluate(async (url) => {
@@ -162,21 +165,26 @@ describe.skipIf(isAbsent)("In a Chromium, the client library", () => {
     const session = await page.context().newCDPSession(page);
     const usedBytes = async (): Promise<number> => {
       await session.send("HeapProfiler.collectGarbage");
-      const { usedSize, backingStorageSize = 0 } = (await session.send(
-        "Runtime.getHeapUsage",
-      )) as { usedSize: number; backingStorageSize?: number };
+      const { usedSize, backingStorageSize = 0 } = (await session.send("Runtime.getHeapUsage")) as {
+        usedSize: number;
+        backingStorageSize?: number;
+      };
       return usedSize + backingStorageSize;
     };
     const changes = async (seconds: number): Promise<number> => {
       const end = performance.now() + seconds * 1_000;
       let count = 0;
-      for (; performance.now() < end; count++) await client.put("things", `key-${count % 100}`, value);
+      for (; performance.now() < end; count++)
+        await client.put("things", `key-${count % 100}`, value);
       return count;
     };
     let written = await changes(memorySeconds / 4);
     const before = await usedBytes();
     written += await changes((memorySeconds * 3) / 4);
-    await page.waitForFunction((n) => (globalThis.kept as { events: number }).events >= n / 2, written);
+    await page.waitForFunction(
+      (n) => (globalThis.kept as { events: number }).events >= n / 2,
+      written,
+    );
     const after = await usedBytes();
     process.stderr.write(
       `${written} changes in ${memorySeconds} s: ${before} bytes after a quarter, ${after} at the end.\n`,

@@ -53,7 +53,9 @@ describe("The package of the client, bundled for browsers,", () => {
   });
 
   test("is what the address watch-fanout-client/browser names as well", async () => {
-    const { code, warnings } = await bundle('export { connect } from "watch-fanout-client/browser";');
+    const { code, warnings } = await bundle(
+      'export { connect } from "watch-fanout-client/browser";',
+    );
     expect([warnings, code.includes("connect-protocol-version")]).toEqual([[], true]);
   });
 });

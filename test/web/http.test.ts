@@ -236,9 +236,12 @@ describe.each(["1.1", "2"] as const)("HTTP/%s", (version) => {
   });
 });
 
-test("a stream of requests needs HTTP/2", async () => {
+test("a stream of requests needs HTTP/2, unless all of them are there at once", async () => {
   const { request } = await serveWeb("1.1");
-  expect((await request(paths.subscribe, jsonStream, enveloped("{}"))).code).toBe(505);
+  const chunked = { ...jsonStream, "transfer-encoding": "chunked" };
+  expect((await request(paths.subscribe, chunked, enveloped("{}"))).code).toBe(505);
+  const { code, body } = await request(paths.subscribe, jsonStream, enveloped("{}"));
+  expect([code, messagesIn(body).at(-1)?.flags]).toEqual([200, 2]);
 });
 
 test("requests on one connection of HTTP/1 are answered in their order", async () => {

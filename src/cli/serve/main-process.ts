@@ -129,7 +129,10 @@ function checksOf(main: ServiceProcess, workers: Workers | undefined): Readiness
 async function openAdmin(
   main: ServiceProcess,
   workers: Workers | undefined,
-  pages: Pick<Parameters<typeof startAdmin>[0], "others" | "logLevel" | "status" | "backup" | "live">,
+  pages: Pick<
+    Parameters<typeof startAdmin>[0],
+    "others" | "logLevel" | "status" | "backup" | "live"
+  >,
 ): Promise<RunningAdmin> {
   const { context, metrics, config } = main;
   const { files, logger } = context;
@@ -202,10 +205,12 @@ function livePagesOf(main: ServiceProcess, workers: Workers | undefined): LivePa
  * Why the admin port does not pass on the calls of the live page, a sentence: without a token, whoever can reach that port must
  * be able to reach the port of the service as well. Undefined: it does.
  */
-export function liveRefusal({ admin, listen }: Pick<Config, "admin" | "listen">): string | undefined {
+export function liveRefusal({
+  admin,
+  listen,
+}: Pick<Config, "admin" | "listen">): string | undefined {
   if (admin.tokenFile !== undefined) return undefined;
-  const isWider =
-    "path" in listen || (isLocalHost(listen.host) && !isLocalHost(admin.listen.host));
+  const isWider = "path" in listen || (isLocalHost(listen.host) && !isLocalHost(admin.listen.host));
   return isWider
     ? "Set --admin-token-file: this port can be reached from where the service can't be."
     : undefined;

@@ -114,7 +114,8 @@ export class SharedStream {
    */
   progress(): Promise<number | undefined> {
     if (this.#isFixed) {
-      const why = "Here the watches of a subscription can't be asked how far they are: a browser sends no requests on a stream.";
+      const why =
+        "Here the watches of a subscription can't be asked how far they are: a browser sends no requests on a stream.";
       return Promise.reject(invalidRequest("progress", why));
     }
     const answer = Promise.withResolvers<number | undefined>();
@@ -166,7 +167,8 @@ export class SharedStream {
       for (const { unreadBytes } of this.#watches.values()) bytes += unreadBytes;
       return bytes <= maxUnreadBytes;
     };
-    if (!isTaken()) await this.#taken.until(isTaken, { signal: this.#stopping.signal }).catch(() => {});
+    if (!isTaken())
+      await this.#taken.until(isTaken, { signal: this.#stopping.signal }).catch(() => {});
   }
 
   async #run(): Promise<void> {

@@ -131,7 +131,8 @@ export class SharedStreams {
       } catch (error) {
         if (error !== regrouped) throw error;
         // What its consumer has of the batch would come again.
-        if (isOpen) throw new CallFailure(upstreamUnavailable("Its stream was put together with others."));
+        if (isOpen)
+          throw new CallFailure(upstreamUnavailable("Its stream was put together with others."));
       }
     }
   }

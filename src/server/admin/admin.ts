@@ -16,8 +16,8 @@ import type { StaticTokens } from "../../identity/token-file.ts";
 import { peerNameOf } from "../http2/peer.ts";
 import { HandshakeFailures } from "../limits/handshake-failures.ts";
 import { type Http1Page, type Http1Pages, sendPage } from "../listener/http1.ts";
-import type { LivePages } from "./live/live-pages.ts";
 import { IdleConnections, PipelinedRequests } from "./admin-connections.ts";
+import type { LivePages } from "./live/live-pages.ts";
 
 /** A response that is sent as it arises. */
 export interface AdminEvents {

@@ -29,7 +29,12 @@ test("Credit that a server does not take waits as one request for each watch, an
     },
   } as unknown as Connection;
   const stream = new SharedStream({
-    ...{ connection, clock: systemClock, credit: { messages: 2, bytes: 100 }, closing: closing.signal },
+    ...{
+      connection,
+      clock: systemClock,
+      credit: { messages: 2, bytes: 100 },
+      closing: closing.signal,
+    },
     ...{ onResponse: () => {}, onFull: () => {}, onEnd: () => {} },
   });
   const watches = [stream.add({}), stream.add({})] as const;

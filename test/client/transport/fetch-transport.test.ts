@@ -7,8 +7,8 @@ import { connect } from "../../../src/client/browser.ts";
 import type { ConnectOptions } from "../../../src/client/calls/options.ts";
 import { jsonValues } from "../../../src/client/values/value-codec.ts";
 import type { ClientCalls } from "../../../src/client/watch/client-calls.ts";
-import { MemoryStore } from "../../../src/storage/memory/memory-store.ts";
 import { MemoryStorage } from "../../../src/storage/memory/memory-storage.ts";
+import { MemoryStore } from "../../../src/storage/memory/memory-store.ts";
 import { Relay } from "../../faults/relay.ts";
 import { CachedServer } from "../cached-server.ts";
 
@@ -220,7 +220,8 @@ describe("A subscription by fetch", () => {
     const [first] = all;
     await until(() => all.every(({ revisions }) => revisions.at(-1) === expected.at(-1)));
     expect(first?.revisions).toEqual(expected);
-    for (const [i, { revisions }] of all.entries()) expect(revisions).toEqual(expected.slice(Math.max(0, i - 1)));
+    for (const [i, { revisions }] of all.entries())
+      expect(revisions).toEqual(expected.slice(Math.max(0, i - 1)));
     expect(interruptions).toEqual([]);
     for (const { stop } of all) stop.abort();
     await until(() => relay.connections <= 2);

@@ -10,7 +10,10 @@ import { listWatchMethods } from "../../../wire/methods.ts";
 import type { Http1Page } from "../../listener/http1.ts";
 
 /** Where the service listens. */
-export type LiveTarget = ({ readonly host: string; readonly port: number } | { readonly path: string }) & {
+export type LiveTarget = (
+  | { readonly host: string; readonly port: number }
+  | { readonly path: string }
+) & {
   /** Whether by TLS. */
   readonly hasTls: boolean;
 };
@@ -64,7 +67,8 @@ export class LiveCalls {
 
   /** Returns what refuses the call; undefined: it is being served. */
   serve(path: string, request: IncomingMessage, response: ServerResponse): Http1Page | undefined {
-    if (!isOfThisSite(request)) return { status: 403, body: "Only the page of this port may call.\n" };
+    if (!isOfThisSite(request))
+      return { status: 403, body: "Only the page of this port may call.\n" };
     const length = Number(request.headers["content-length"] ?? Number.NaN);
     if (!(length <= maxRequestBytes)) {
       return { status: 413, body: `A request has a length of at most ${maxRequestBytes} bytes.\n` };

@@ -71,7 +71,10 @@ function loadPage(): Http1Page {
   return {
     status: 200,
     // A function, since a text may contain the special patterns of `replace`.
-    body: contentOf("./page/live.html").replace(/<style>.*<\/style>/s, () => `<style>${css}</style>`),
+    body: contentOf("./page/live.html").replace(
+      /<style>.*<\/style>/s,
+      () => `<style>${css}</style>`,
+    ),
     contentType: "text/html; charset=utf-8",
     headers: {
       "content-security-policy": [

@@ -25,18 +25,21 @@ let informer;
 let chosen;
 let drawing;
 
-/** Tokens have a header of their own: that of the page may be needed for the port. */
-function withTokenHeader(token) {
+/** Tokens have a header of their own: the port may need the other one for a token of its own. */
+function renameTokenHeader() {
   const send = globalThis.fetch;
   globalThis.fetch = (url, init) => {
     const { authorization, ...headers } = init.headers;
-    return send(url, { ...init, headers: { ...headers, "x-service-authorization": authorization } });
+    if (authorization !== undefined) headers["x-service-authorization"] = authorization;
+    return send(url, { ...init, headers });
   };
-  return token;
 }
 
 function report(error) {
-  setText(byId("problem"), error === undefined ? "" : `${error.reason ?? error.name}: ${error.message}`);
+  setText(
+    byId("problem"),
+    error === undefined ? "" : `${error.reason ?? error.name}: ${error.message}`,
+  );
 }
 
 function showConnection(text, isBad) {
@@ -159,5 +162,5 @@ byId("resource").addEventListener("change", () => form.requestSubmit());
 byId("filter").addEventListener("input", draw);
 table.onSort = draw;
 
-withTokenHeader();
+renameTokenHeader();
 void start(true);

@@ -124,7 +124,10 @@ export class ObjectTable {
     button.addEventListener("click", () => this.#choose(key));
     head.append(button);
     const columns = Math.max(1, this.#fields.length);
-    row.append(head, ...Array.from({ length: columns }, () => element("td", "", { class: "value" })));
+    row.append(
+      head,
+      ...Array.from({ length: columns }, () => element("td", "", { class: "value" })),
+    );
     row.append(element("td", "", { class: "number" }), element("td", "", { class: "number" }));
     return row;
   }
