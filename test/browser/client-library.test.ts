@@ -10,7 +10,7 @@ import { Relay } from "../faults/relay.ts";
 import { findChromium } from "./chromium.ts";
 import { type LibraryPage, launchChromium, localPair, openLibraryPage } from "./library-page.ts";
 
-declare const globalThis: LibraryPage;
+declare const window: LibraryPage;
 
 const isAbsent = findChromium() === undefined;
 /** How long the memory is watched, in seconds. */
@@ -51,18 +51,18 @@ describe.skipIf(isAbsent)("In a Chromium, the client library", () => {
 
   /** Waits until the page has seen so many events. */
   async function seen(page: Page, count: number): Promise<Seen> {
-    await page.waitForFunction((n) => (globalThis.kept as Seen).events.length >= n, count);
-    return page.evaluate(() => globalThis.kept as Seen);
+    await page.waitForFunction((n) => (window.kept as Seen).events.length >= n, count);
+    return page.evaluate(() => window.kept as Seen);
   }
 
   test("lists and follows by an informer, writes, and reads errors", async () => {
     const { things, page, address } = await served();
     await things.put("a", 1);
     await page.evaluate(async (url) => {
-      const { connect: open, jsonValues: json } = globalThis.library;
+      const { connect: open, jsonValues: json } = window.library;
       const pods = open({ address: url }).resource("things", json<number>());
       const kept: Seen = { events: [], interruptions: [] };
-      globalThis.kept = kept;
+      window.kept = kept;
       const informer = pods.informer();
       informer.addEventHandler({
         onAdd: ({ key, value }, isInitial) => kept.events.push(`add ${key} ${value} ${isInitial}`),
@@ -89,13 +89,13 @@ describe.skipIf(isAbsent)("In a Chromium, the client library", () => {
     const { relay, things, page, address } = await served();
     await page.evaluate((url) => {
       const kept: Seen = { events: [], interruptions: [] };
-      globalThis.kept = kept;
-      const client = globalThis.library.connect({ address: url });
+      window.kept = kept;
+      const client = window.library.connect({ address: url });
       const follow = async (): Promise<void> => {
         const onInterruption = ({ error }: { readonly error: { readonly reason: string } }) =>
           kept.interruptions.push(error.reason);
         const options = { sendInitialEvents: true, onInterruption };
-        const values = globalThis.library.jsonValues<number>();
+        const values = window.library.jsonValues<number>();
         for await (const { events } of client.resource("things", values).watch(options)) {
           for (const event of events)
             if (event.type !== "DELETED") kept.events.push(String(event.object.value));
@@ -126,8 +126,8 @@ describe.skipIf(isAbsent)("In a Chromium, the client library", () => {
     const setting = { url: address, count, isShared };
     await page.evaluate(async ({ url, count: watches, isShared: shares }) => {
       const kept: Seen = { events: [], interruptions: [] };
-      globalThis.kept = kept;
-      const client = globalThis.library.connect({ address: url });
+      window.kept = kept;
+      const client = window.library.connect({ address: url });
       // Chromium learns by the first call that the server has HTTP/2.
       await client.resources();
       const caller = shares ? client.subscribe() : client;
@@ -141,7 +141,7 @@ describe.skipIf(isAbsent)("In a Chromium, the client library", () => {
       };
       for (let i = 0; i < watches; i++) void follow(`key-${i}`);
     }, setting);
-    await page.waitForFunction((n) => (globalThis.kept as Seen).interruptions.length === n, count);
+    await page.waitForFunction((n) => (window.kept as Seen).interruptions.length === n, count);
     for (let i = 0; i < 200; i += 20) await things.put(`key-${i}`, i);
     const { events } = await seen(page, 10);
     expect(events.sort()).toEqual(Array.from({ length: 10 }, (_, i) => `key-${i * 20}`).sort());
@@ -154,10 +154,10 @@ describe.skipIf(isAbsent)("In a Chromium, the client library", () => {
     const { client, page, address } = await served();
     const value = Buffer.alloc(1_000, "x");
     await page.evaluate(async (url) => {
-      const { connect: open, bytes } = globalThis.library;
+      const { connect: open, bytes } = window.library;
       const informer = open({ address: url }).resource("things", bytes).informer();
       const kept = { events: 0 };
-      globalThis.kept = kept;
+      window.kept = kept;
       informer.addEventHandler({ onChange: () => kept.events++ });
       informer.start();
       await informer.waitForSync();
@@ -182,7 +182,7 @@ describe.skipIf(isAbsent)("In a Chromium, the client library", () => {
     const before = await usedBytes();
     written += await changes((memorySeconds * 3) / 4);
     await page.waitForFunction(
-      (n) => (globalThis.kept as { events: number }).events >= n / 2,
+      (n) => (window.kept as { events: number }).events >= n / 2,
       written,
     );
     const after = await usedBytes();

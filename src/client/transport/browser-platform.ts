@@ -7,13 +7,13 @@ import type { Platform } from "./platform.ts";
 export const browserPlatform: Platform = {
   hasRequestStreams: false,
 
-  servers({ address, tls }, settings) {
+  servers({ address, tls }, settings, clock) {
     if (tls !== undefined) {
       throw invalidRequest("tls", "A browser has certificates of its own. Leave tls out.");
     }
     return (typeof address === "string" ? [address] : address).map((text) => {
       const url = urlOf(text);
-      return { text, open: () => new FetchTransport(url, settings) };
+      return { text, open: () => new FetchTransport(url, settings, clock) };
     });
   },
 

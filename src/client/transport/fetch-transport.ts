@@ -1,3 +1,4 @@
+import type { Clock } from "../../base/clock.ts";
 import { type Channel, codes, connectivity } from "../../base/grpc-codes.ts";
 import { textOf } from "../../protobuf/text.ts";
 import { type CallError, callError } from "../../wire/call-error.ts";
@@ -14,7 +15,7 @@ import {
 } from "./transport.ts";
 
 /** The names of the status codes, as Connect writes them. */
-const codesByName = new Map<unknown, number>(
+const codesByName: ReadonlyMap<unknown, number> = new Map(
   Object.entries(codes).map(([name, code]) => [
     name === "CANCELLED" ? "canceled" : name.toLowerCase(),
     code,
@@ -35,6 +36,12 @@ const codesOfHttp: Readonly<Record<number, number>> = {
   505: codes.UNIMPLEMENTED,
 };
 
+/**
+ * How long a stream may be silent, in milliseconds, before its connection counts as lost: browsers don't notice that a network
+ * is gone. A watch has a bookmark each minute, if not more often.
+ */
+const silentMs = 150_000;
+
 /** Connect's error in JSON. */
 interface ConnectError {
   readonly code?: unknown;
@@ -52,11 +59,13 @@ export class FetchTransport implements Transport {
   readonly channel: Channel = new BrowserChannel();
   readonly #url: string;
   readonly #maxBytes: number;
+  readonly #clock: Clock;
   readonly #closing = new AbortController();
 
   /** `url` without a slash at its end. */
-  constructor(url: string, { maxMessageBytes }: TransportSettings) {
+  constructor(url: string, { maxMessageBytes }: TransportSettings, clock: Clock) {
     this.#url = url;
+    this.#clock = clock;
     this.#maxBytes = maxMessageBytes;
   }
 
@@ -70,7 +79,9 @@ export class FetchTransport implements Transport {
     signal?.throwIfAborted();
     const hasDeadline = timeoutMs < endlessMs;
     const deadline = new AbortController();
-    const timer = hasDeadline ? setTimeout(() => deadline.abort(), timeoutMs) : undefined;
+    const timer = hasDeadline
+      ? this.#clock.setTimeout(() => deadline.abort(), timeoutMs)
+      : undefined;
     try {
       const response = await this.#post(
         method.path,
@@ -90,7 +101,7 @@ export class FetchTransport implements Transport {
       if (deadline.signal.aborted) throw callError(codes.DEADLINE_EXCEEDED, "Deadline exceeded");
       throw lostConnection(error);
     } finally {
-      clearTimeout(timer);
+      timer?.cancel();
     }
   }
 
@@ -133,7 +144,8 @@ export class FetchTransport implements Transport {
       }
       const envelopes = new Envelopes(response.body.getReader(), this.#maxBytes);
       for (;;) {
-        const envelope = await envelopes.next();
+        const silence = this.#clock.setTimeout(() => leaving.abort(), silentMs);
+        const envelope = await envelopes.next().finally(() => silence.cancel());
         if (envelope === undefined) throw callError(codes.UNAVAILABLE, "The stream was cut.");
         if (!envelope.isEnd) yield decoded(method, envelope.content);
         else {

@@ -9,6 +9,7 @@ import { jsonValues } from "../../../src/client/values/value-codec.ts";
 import type { ClientCalls } from "../../../src/client/watch/client-calls.ts";
 import { MemoryStorage } from "../../../src/storage/memory/memory-storage.ts";
 import { MemoryStore } from "../../../src/storage/memory/memory-store.ts";
+import { FakeClock } from "../../fake-clock.ts";
 import { Relay } from "../../faults/relay.ts";
 import { CachedServer } from "../cached-server.ts";
 
@@ -129,6 +130,22 @@ describe("By fetch, a client", () => {
     });
     const failed = expect(client.get("things", "a")).rejects;
     await failed.toMatchObject({ reason, message: expect.stringContaining(text) });
+  });
+
+  test("opens a stream again that is silent for 150 s", async () => {
+    const clock = new FakeClock();
+    const client = await answered(
+      (_, response) => {
+        response.writeHead(200, { "content-type": "application/connect+proto" }).flushHeaders();
+      },
+      { clock },
+    );
+    const ended = expect(client.watch("things", { resume: false }).next()).rejects;
+    await until(() => clock.pendingTimers === 1);
+    clock.advance(149_999);
+    expect(clock.pendingTimers).toBe(1);
+    clock.advance(1);
+    await ended.toMatchObject({ reason: "UPSTREAM_UNAVAILABLE" });
   });
 
   test("refuses a message above its maximum, alone or on a stream", async () => {

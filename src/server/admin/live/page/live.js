@@ -111,7 +111,8 @@ function removed(source, key) {
 
 /** Draws the table, at most every 250 ms. */
 function draw() {
-  drawing ??= setTimeout(() => {
+  if (drawing !== undefined) return;
+  drawing = setTimeout(() => {
     drawing = undefined;
     table.draw(byId("filter").value, chosen);
   }, tableMs);

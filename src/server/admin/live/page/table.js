@@ -135,7 +135,7 @@ export class ObjectTable {
   #fill(row, object) {
     const texts = this.#fields.length === 0 ? [preview(object)] : fieldsOf(object, this.#fields);
     const all = [...texts, numberOf(object.modRevision), numberOf(object.version)];
-    all.forEach((text, i) => setText(row.cells[i + 1], text));
+    for (const [i, text] of all.entries()) setText(row.cells[i + 1], text);
   }
 }
 
