@@ -1,4 +1,4 @@
-/** The status codes of gRPC, without a library of it: browsers have none. */
+/** The status codes of gRPC, without a library of it, which browsers lack. */
 export const codes = {
   OK: 0,
   CANCELLED: 1,

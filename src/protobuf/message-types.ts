@@ -59,7 +59,7 @@ export class MessageTypes {
     this.#root = json as Definition;
   }
 
-  /** The message type with this full name. Throws an Error if there is none. */
+  /** The message type with this full name. Throws an Error if it does not exist. */
   message<Input, Output>(name: string): MessageType<Input, Output> {
     const type = this.#type(name, "");
     if (!(type instanceof Message)) throw new Error(`${name} is not a message.`);

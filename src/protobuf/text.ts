@@ -44,7 +44,7 @@ function characterBytes(character: string): readonly number[] {
   return [0xe0 | (unit >> 12), 0x80 | ((unit >> 6) & 0x3f), 0x80 | (unit & 0x3f)];
 }
 
-/** Bytes with any content, which are to be written: a Buffer where there is one. */
+/** Bytes with any content, which will be written: a Buffer where there is one. */
 export function newBytes(size: number): Uint8Array {
   return hasBuffer ? Buffer.allocUnsafe(size) : new Uint8Array(size);
 }

@@ -90,7 +90,8 @@ export class ConnectDoor implements WebDoor {
     }
     if (!isAllowed) return answered(403, ofOtherPage);
     if (verb !== "POST") return answered(405, "Methods are called with POST.", { allow: "POST" });
-    if (type === undefined || (isKnown && !type.shapes.includes(shape))) {
+    if (!isKnown) return answered(404, `The server does not implement the method ${path}.`);
+    if (type === undefined || !type.shapes.includes(shape)) {
       const isUnary = shape === "unary" || name.startsWith("application/grpc-web");
       const hint = isUnary
         ? "Call it with application/json or application/proto."
@@ -106,21 +107,24 @@ export class ConnectDoor implements WebDoor {
     const isGrpcWeb = name.startsWith("application/grpc-web");
     const timeoutMs = isGrpcWeb ? timeoutOf(headers) : connectTimeoutOf(headers);
     const isTimeout = !Number.isNaN(timeoutMs);
-    const refusal = isTimeout ? versionRefusal(headers) : invalidTimeout(isGrpcWeb);
+    const requestEncoding = headers[type.protocol.encodingHeader]?.toString() ?? "identity";
+    const refusal = isTimeout
+      ? (versionRefusal(headers) ?? encodingRefusal(requestEncoding))
+      : invalidTimeout(isGrpcWeb);
     return {
       path,
       timeoutMs: isTimeout && (timeoutMs ?? 0) <= maxTimerMs ? timeoutMs : undefined,
       translate: (carrier, context) => {
         const { protocol, form } = type;
         const isJson = form === "json" || form === "lines";
-        const types = isJson && isKnown ? this.#typesOf(path) : undefined;
+        const types = isJson ? this.#typesOf(path) : undefined;
         const { maxRequestBytes } = context.limits;
         const header = (key: string): string | undefined => headers[key]?.toString();
         const options = {
           ...{ protocol, refusal, json: types?.response },
           form: types ? jsonForm(types, maxRequestBytes, form === "lines") : formOf(form),
           stream: form === "base64" ? carrier.request.pipe(new Base64Decoder()) : carrier.request,
-          requestEncoding: header(protocol.encodingHeader)?.slice(0, 32) ?? "identity",
+          requestEncoding,
           encoding:
             form === "binary"
               ? context.compressor?.encodingFor(acceptedBy(protocol, header(protocol.acceptHeader)))
@@ -170,6 +174,15 @@ function versionRefusal(headers: RequestHead["headers"]): WireStatus | undefined
   if (version === undefined || version === "1") return undefined;
   const details = "The header connect-protocol-version has to be 1";
   return refused(status.INVALID_ARGUMENT, details, "INVALID_REQUEST");
+}
+
+/** The compressions of requests, as those of gRPC. */
+const encodings = ["identity", "gzip", "deflate"];
+
+function encodingRefusal(encoding: string): WireStatus | undefined {
+  if (encodings.includes(encoding)) return undefined;
+  const details = `Unsupported compression "${encoding.slice(0, 32)}"; it can be ${encodings.join(", ")}`;
+  return refused(status.UNIMPLEMENTED, details, "UNIMPLEMENTED");
 }
 
 const ofOtherPage =

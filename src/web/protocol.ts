@@ -1,6 +1,7 @@
 import type { OutgoingHttpHeaders } from "node:http2";
 import { status } from "@grpc/grpc-js";
 import { httpStatuses } from "../server/calls/http-statuses.ts";
+import { descriptors } from "../wire/descriptors.ts";
 import type { FrameParts } from "../wire/encode.ts";
 import type { EncodingName } from "../wire/encoding.ts";
 import { detailsIn, encodedStatus, type WireStatus } from "../wire/errors.ts";
@@ -69,7 +70,13 @@ export function connectStream(contentType: string): Protocol {
     isBare: false,
     headers,
     ending: (why) => {
-      const end = why.code === ok ? {} : { error: errorOf(why) };
+      const error = why.code === ok ? {} : { error: errorOf(why) };
+      const metadata = Object.entries(trailersIn(why)).map(([name, value]) => [
+        name,
+        [value].flat(),
+      ]);
+      const hasMetadata = metadata.length > 0;
+      const end = { ...error, ...(hasMetadata && { metadata: Object.fromEntries(metadata) }) };
       return { bytes: enveloped(endOfStream, JSON.stringify(end)), headers: headers(undefined) };
     },
   };
@@ -97,20 +104,35 @@ export function grpcWeb(contentType: string, isText: boolean): Protocol {
   };
 }
 
+const detailsKey = "grpc-status-details-bin";
+
+/** The metadata of a status without its details. */
+function trailersIn({ metadata }: WireStatus): OutgoingHttpHeaders {
+  const { [detailsKey]: _, ...others } = metadata.toHttp2Headers();
+  return others;
+}
+
 function trailersOf(why: WireStatus): string {
   const lines = [`grpc-status: ${why.code}`];
   if (why.code !== ok) lines.push(`grpc-message: ${encodeURI(why.details)}`);
   const encoded = encodedStatus(why) as Buffer | undefined;
-  if (encoded !== undefined) lines.push(`grpc-status-details-bin: ${base64(encoded)}`);
+  if (encoded !== undefined) lines.push(`${detailsKey}: ${unpadded(encoded)}`);
+  for (const [name, values] of Object.entries(trailersIn(why)))
+    for (const value of [values].flat()) lines.push(`${name}: ${value}`);
   return `${lines.join("\r\n")}\r\n`;
+}
+
+function unpadded(bytes: Uint8Array): string {
+  return base64(bytes).replace(/=+$/, "");
 }
 
 /** The JSON of Connect's errors. Each detail has its JSON beside its bytes, for those who read it. */
 function errorOf(why: WireStatus): object {
   const details = detailsIn(why).map(({ type_url, value }) => {
     const type = type_url.slice(type_url.lastIndexOf("/") + 1);
-    const debug = JSON.parse(jsonOf(servedType(type), value)) as unknown;
-    return { type, value: base64(value).replace(/=+$/, ""), debug };
+    const encoded = { type, value: unpadded(value) };
+    if (!descriptors.messages.has(type)) return encoded;
+    return { ...encoded, debug: JSON.parse(jsonOf(servedType(type), value)) as unknown };
   });
   const code = status[why.code]?.toLowerCase() ?? "unknown";
   return {

@@ -28,7 +28,7 @@ export const clientBounds: readonly Bound[] = [
   {
     what: "requests of a call that are sent as it begins",
     owners: ["RequestsAtOnce"],
-    bound: "the watches that begin within 10 ms, or go on together",
+    bound: "the watches that begin within 10 ms, or continue together",
     per: "call",
     atBound: "later ones wait",
     shownBy: ["has the watches that begin together on one connection"],

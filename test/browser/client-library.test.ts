@@ -181,10 +181,7 @@ describe.skipIf(isAbsent)("In a Chromium, the client library", () => {
     let written = await changes(memorySeconds / 4);
     const before = await usedBytes();
     written += await changes((memorySeconds * 3) / 4);
-    await page.waitForFunction(
-      (n) => (window.kept as { events: number }).events >= n / 2,
-      written,
-    );
+    await page.waitForFunction((n) => (window.kept as { events: number }).events >= n / 2, written);
     const after = await usedBytes();
     process.stderr.write(
       `${written} changes in ${memorySeconds} s: ${before} bytes after a quarter, ${after} at the end.\n`,

@@ -176,7 +176,7 @@ describe.skipIf(findChromium() === undefined)("The live page", () => {
     await inspect(page, "live-text");
   });
 
-  test("shows what the token may read, and without one what everyone may", async () => {
+  test("shows what the token may read, and without one what any caller may", async () => {
     const lines = ["viewer", "writer"].map((name) => `sha256:${tokenDigest(name)} ${name}\n`);
     const files = temporaryFiles({ tokens: "", "policy.yaml": policy }, (remove) =>
       closing.push(remove),

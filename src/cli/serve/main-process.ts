@@ -202,7 +202,7 @@ function livePagesOf(main: ServiceProcess, workers: Workers | undefined): LivePa
 }
 
 /**
- * Why the admin port does not pass on the calls of the live page, a sentence: without a token, whoever can reach that port must
+ * Why the admin port does not pass on the calls of the live page, a sentence: without a token, each client that can reach that port must
  * be able to reach the port of the service as well. Undefined: it does.
  */
 export function liveRefusal({

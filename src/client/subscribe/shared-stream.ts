@@ -45,7 +45,7 @@ const maxUnreadBytes = 4 * 1024 ** 2;
 /** After how many bytes that is checked again. */
 const checkedBytes = 64 * 1024;
 
-/** Ends the watches of a stream that go on together on another one. */
+/** Ends the watches of a stream that continue together on another one. */
 export const regrouped: unique symbol = Symbol("regrouped");
 
 /**
@@ -146,7 +146,7 @@ export class SharedStream {
     if (this.#watches.size === 0) this.#stopping.abort();
   }
 
-  /** Ends it so that its watches go on together with others on another stream. */
+  /** Ends it so that its watches continue together with others on another stream. */
   regroup(): void {
     this.#isRetired = true;
     const watches = [...this.#watches.values()];

@@ -39,7 +39,7 @@ interface SharedStreamsOptions {
 
 /**
  * Maximum number of streams to which no watch can be added any more, as in a browser. A browser has at most six connections of
- * HTTP/1.1, and 256 streams on one of HTTP/2. Before the next one their watches go on together.
+ * HTTP/1.1, and 256 streams on one of HTTP/2. Before the next one their watches continue together.
  */
 const maxFixedStreams = 3;
 
@@ -137,7 +137,7 @@ export class SharedStreams {
     }
   }
 
-  /** Opens one watch on one shared stream. Throws `regrouped` if it goes on with others on another one. */
+  /** Opens one watch on one shared stream. Throws `regrouped` if it continues with others on another one. */
   async *#onStream(
     request: WireRequest,
     signal: AbortSignal,

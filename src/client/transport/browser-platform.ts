@@ -22,7 +22,7 @@ export const browserPlatform: Platform = {
   },
 };
 
-/** The URL of a server without a slash at its end. Throws INVALID_REQUEST for what is none. */
+/** The URL of a server without a slash at its end. Throws INVALID_REQUEST for any other text. */
 function urlOf(text: string): string {
   const url = URL.parse(text, browserGlobals.location?.href);
   if (url?.protocol === "https:" || url?.protocol === "http:") {

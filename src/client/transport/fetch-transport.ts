@@ -177,7 +177,7 @@ export class FetchTransport implements Transport {
       body: body as Uint8Array<ArrayBuffer>,
       signal: AbortSignal.any([signal, this.#closing.signal]),
       cache: "no-store",
-      // A response of another site would be none of the service.
+      // What another site responds is not the response of the service.
       redirect: "error",
     });
   }
@@ -288,7 +288,7 @@ function errorOfConnect({ code, message, details = [] }: ConnectError, other: nu
   return callError(known, text, encoded);
 }
 
-/** What a body has in JSON; nothing if it has none. */
+/** The JSON of a body; an empty object if it is something else. */
 function parsed(body: Uint8Array): object {
   try {
     const value: unknown = JSON.parse(textOf(body) ?? "");

@@ -58,7 +58,7 @@ export interface Transport {
   close(): void;
 }
 
-/** A server as `connect` was told of it. */
+/** A server as it was passed to `connect`. */
 export interface ServerAddress {
   /** As it was configured. */
   readonly text: string;

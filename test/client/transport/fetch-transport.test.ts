@@ -165,7 +165,7 @@ describe("By fetch, a client", () => {
   test.each([
     ["ends without its end", [], "UPSTREAM_UNAVAILABLE"],
     ["ends within a message", [0, 0, 0, 0, 9, 1], "UPSTREAM_UNAVAILABLE"],
-    ["has a message that was not to be compressed", [1, 0, 0, 0, 0], "INTERNAL"],
+    ["has a message that must not be compressed", [1, 0, 0, 0, 0], "INTERNAL"],
     ["has an end without JSON", [2, 0, 0, 0, 1, 0x7b], "UPSTREAM_UNAVAILABLE"],
   ])("reports a stream that %s", async (_, bytes, reason) => {
     const client = await answered((__, response) => {

@@ -34,7 +34,7 @@ const idleMs = 10_000;
 /** How long a call may be silent, in milliseconds. A watch has a bookmark each minute. */
 const silentMs = 180_000;
 
-/** The headers that are passed on. What identifies a caller is not among them, but for the token of the page. */
+/** The headers that are passed on. What identifies a caller is not among them, except the token of the page. */
 const requestHeaders = [
   ...["content-type", "content-length", "connect-protocol-version", "connect-timeout-ms"],
 ];
