@@ -22,7 +22,8 @@ import { Http2Defences } from "../../../src/server/limits/http2-defences.ts";
 import { defaultServerLimits } from "../../../src/server/limits/server-limits.ts";
 import { Listener } from "../../../src/server/listener/listener.ts";
 import { ConnectDoor } from "../../../src/web/connect-door.ts";
-import { decodeRpcStatus, type WireStatus } from "../../../src/wire/errors.ts";
+import type { WireStatus } from "../../../src/wire/errors.ts";
+import { decodeRpcStatus } from "../../../src/wire/rpc-status.ts";
 import { registry as served } from "../served-schema.ts";
 import { type CallFacts, ConformanceService } from "./service.ts";
 
