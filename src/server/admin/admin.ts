@@ -17,7 +17,6 @@ import { peerNameOf } from "../http2/peer.ts";
 import { HandshakeFailures } from "../limits/handshake-failures.ts";
 import { type Http1Page, type Http1Pages, sendPage } from "../listener/http1.ts";
 import { IdleConnections, PipelinedRequests } from "./admin-connections.ts";
-import type { LivePages } from "./live/live-pages.ts";
 
 /** A response that is sent as it arises. */
 export interface AdminEvents {
@@ -35,6 +34,12 @@ export interface AdminPages {
   has(path: string): boolean;
   /** Rejects if the page could not be made, which is 500. */
   respond(path: string, query: string): Promise<Http1Page | AdminEvents>;
+}
+
+/** Pages whose scripts make calls through this port. */
+export interface CallingPages extends AdminPages {
+  /** Serves a call. Returns what refuses it; undefined: it is being served. */
+  call(path: string, request: IncomingMessage, response: ServerResponse): Http1Page | undefined;
 }
 
 /** A condition for sending requests to this process. */
@@ -91,7 +96,7 @@ export interface AdminOptions {
    *
    * @internal
    */
-  readonly live?: LivePages | undefined;
+  readonly live?: CallingPages | undefined;
   /** Absent: the log level can't be changed here. */
   readonly logLevel?: LogLevelControl | undefined;
   /** What makes further pages from a query, by their path. */

@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { messageOf } from "../../../base/errors.ts";
 import type { Http1Page } from "../../listener/http1.ts";
-import type { AdminPages } from "../admin.ts";
+import type { CallingPages } from "../admin.ts";
 import { LiveCalls, type LiveTarget } from "./live-calls.ts";
 
 interface LivePagesOptions {
@@ -19,7 +19,7 @@ const scriptPath = "/live/live.js";
  * `/live`: the objects of any resource as they change, for people. The page calls the service by the client library, through
  * this port (LiveCalls), so that it shows what the token that is entered there may read.
  */
-export class LivePages implements AdminPages {
+export class LivePages implements CallingPages {
   readonly #options: LivePagesOptions;
   readonly #calls: LiveCalls;
   #page: Http1Page | undefined;
