@@ -57,6 +57,7 @@ export function assembleConfig(
     upstream,
     resources: assembleResources(values, eventWindow, checks),
     listen: listenConfig(values, checks),
+    webOrigins: values["web-origin"],
     admin: assembleAdmin(values, checks),
     tls: serverTls(values, checks),
     policy: policyConfig(checks),

@@ -28,6 +28,8 @@ export interface Config {
    */
   readonly resources: readonly ResourceConfig[];
   readonly listen: TcpAddress | SocketConfig;
+  /** Origins of the web pages that may call; "*": any page may. */
+  readonly webOrigins: readonly string[];
   readonly admin: AdminConfig;
   /** Undefined: plaintext. */
   readonly tls: ServerTls | undefined;

@@ -177,6 +177,15 @@ export function formatAddress(address: ListenAddress): string {
   return isIP(host) === 6 ? `[${host}]:${port}` : `${host}:${port}`;
 }
 
+/** The origin of web pages, as browsers send it, or `*`. */
+export const webOrigin: z.ZodType<string> = parsed(
+  "the origin of web pages, such as https://app.example.com:8443 (without a path), or *",
+  (input) => {
+    const origin = URL.parse(input)?.origin;
+    return input === "*" || (origin !== "null" && input === origin) ? input : undefined;
+  },
+);
+
 /** The permissions of a file in octal, such as `0660`. YAML reads the same digits as a number. */
 export const fileMode: z.ZodType<number> = parsed(
   "the permissions of a file in octal, such as 0600 or 0660",

@@ -129,6 +129,7 @@ test("without any source the embedded store serves one resource with all keys", 
     },
     compression: undefined,
     memoryCeilingBytes: undefined,
+    webOrigins: [],
     consistencyIntervalMs: 600_000,
     shutdownTimeoutMs: 10_000,
     otlp: undefined,
@@ -309,6 +310,13 @@ const cases: readonly [
     ({ tls }) => tls?.bounds.ciphers,
     "TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256:TLS_AES_128_GCM_SHA256:" +
       "ECDHE-RSA-AES128-GCM-SHA256:ECDHE-RSA-CHACHA20-POLY1305",
+  ],
+  [
+    "web-origin",
+    "https://a.example,http://localhost:5173",
+    {},
+    ({ webOrigins }) => webOrigins,
+    ["https://a.example", "http://localhost:5173"],
   ],
   ["client-cert-name", "dns,cn", {}, ({ identity }) => identity.certificateNames, ["dns", "cn"]],
   [

@@ -93,6 +93,12 @@ describe("The commands of", () => {
     await shell.run(block("README.md", "npm start -- --etcd"));
   });
 
+  test("docs/http.md", async () => {
+    const shell = await PageShell.open();
+    await shell.run(block("docs/http.md", "$ npm start\n"));
+    await shell.run(block("docs/http.md", "$ curl"));
+  });
+
   test("docs/installing.md", async () => {
     const shell = await PageShell.open();
     await shell.run(block("docs/installing.md", "$ export PATH"));

@@ -1,5 +1,6 @@
 import type { IncomingHttpHeaders, OutgoingHttpHeaders } from "node:http2";
 import type { Readable } from "node:stream";
+import type { status } from "@grpc/grpc-js";
 import type { TimeSlicedWork } from "../../base/event-loop-turns.ts";
 import type { Identity } from "../../identity/identity.ts";
 import type { Access } from "../../policy/access.ts";
@@ -169,12 +170,22 @@ export interface RawCall extends ServerCall {
   resetWith(code: number): void;
 }
 
-/** A call by HTTP, with whatever encoding: it carries the bytes of the call that is made of it. */
+/** A call by HTTP, with whatever encoding. */
 export interface HttpCall extends RawCall {
   identity: Identity;
   traceId: string | undefined;
   /** Called when its deadline passes, which then ends the call. Undefined: it ends as a call of gRPC. */
   onDeadline: (() => void) | undefined;
+}
+
+/** The call of HTTP that carries the bytes of one of another protocol, which is made of it. */
+export interface CarrierCall extends HttpCall {
+  requestBytes: number;
+  /**
+   * Ends the call with the last bytes of its response, behind what was sent. Its protocol has told the client the status in
+   * them. Its headers have been sent.
+   */
+  finish(last: Uint8Array, code: status): void;
 }
 
 /** A method whose requests are not read by the server. */
@@ -203,7 +214,7 @@ export interface RawMethod {
 /** A method that clients call by HTTP, not by gRPC. Its path needs neither HTTP/2 nor gRPC's content type. */
 export interface HttpMethod extends RawMethod {
   /** Makes the call that `serve` takes over of the one that carries it. All stages see that one, which encodes a refusal as well. */
-  readonly translate: (call: HttpCall, context: ServiceContext) => HttpCall;
+  readonly translate: (call: CarrierCall, context: ServiceContext) => HttpCall;
 }
 
 /** Services whose methods read their own requests, or pass them on to another server unread. */

@@ -35,6 +35,16 @@ export class OpenCalls {
     this.count(stream, socket, label, () => statusCodeOf(stream));
   }
 
+  /** Counts a call by HTTP/1 until its response is closed. `path`: of its method, or its label. */
+  http1(
+    response: { on(event: "close", listener: () => void): unknown },
+    socket: Socket,
+    path: string,
+    codeOf: () => number | undefined,
+  ): void {
+    this.count(response, socket, path.startsWith("/") ? this.#labelOf(path) : path, codeOf);
+  }
+
   /** Counts a call until `closing` is closed. `codeOf`: the status that it has ended with; undefined: its client has ended it. */
   count(
     closing: { on(event: "close", listener: () => void): unknown },
