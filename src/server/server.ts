@@ -6,7 +6,7 @@ import { runInTimeSlices } from "../base/event-loop-turns.ts";
 import { settledWithin } from "../base/wait.ts";
 import type { Identity } from "../identity/identity.ts";
 import { CallPipeline } from "./call-pipeline.ts";
-import type { RawServices } from "./calls/methods.ts";
+import type { Door, RawServices } from "./calls/methods.ts";
 import type { ServiceOptions } from "./calls/service-options.ts";
 import { createService, type Service } from "./create-service.ts";
 import { Connections } from "./http2/connections.ts";
@@ -48,6 +48,8 @@ export interface ServerOptions extends ServiceOptions {
   readonly tls?: TlsOptions | undefined;
   /** Services that read their requests themselves, or pass them on unread. Default: none. */
   readonly rawServices?: RawServices | undefined;
+  /** Protocols that are served beside this service's own. The server does not close them. Default: none. */
+  readonly doors?: readonly Door[] | undefined;
   /** Pages that clients may get from the same port by HTTP/1. Default: HTTP/1 is not served. */
   readonly pages?: Http1Pages | undefined;
 }
@@ -128,7 +130,7 @@ export class RunningServer {
     this.#handshakes = new HandshakeFailures(clock, logger, "gRPC");
     const defences = new Http2Defences(clock, logger, limits, this.#handshakes);
     this.#defences = defences;
-    this.#service = createService(options, defences);
+    this.#service = createService(options, defences, options.doors);
     const { context, authentication } = this.#service;
     const isUnix = "path" in addressOf(options.listen);
     this.#connections = new Connections(clock, { ...limits, isUnix }, defences);
