@@ -42,6 +42,8 @@ const extensions = [
   "load_balancing_policies/ring_hash/v3/ring_hash",
   "load_balancing_policies/round_robin/v3/round_robin",
   "load_balancing_policies/wrr_locality/v3/wrr_locality",
+  "retry/host/omit_canary_hosts/v3/omit_canary_hosts",
+  "retry/host/previous_hosts/v3/previous_hosts",
   "transport_sockets/raw_buffer/v3/raw_buffer",
   "transport_sockets/tls/v3/tls",
   "upstreams/http/v3/http_protocol_options",

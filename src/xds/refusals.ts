@@ -23,7 +23,7 @@ export class Refusals {
   readonly #logger: Logger;
   /** By resources and text, the oldest first. */
   readonly #known = new Map<string, Refusal>();
-  readonly #counts = new Map<TypeName, number>();
+  readonly #counts: Record<TypeName, number> = { cds: 0, eds: 0, lds: 0, rds: 0, sds: 0 };
 
   constructor(logger: Logger) {
     this.#logger = logger;
@@ -35,7 +35,7 @@ export class Refusals {
   }
 
   /** Number of refusals since the start, by type. */
-  get counts(): ReadonlyMap<TypeName, number> {
+  get counts(): Readonly<Record<TypeName, number>> {
     return this.#counts;
   }
 
@@ -46,7 +46,7 @@ export class Refusals {
     message: string,
     { identity, node }: { readonly identity: string; readonly node: string },
   ): void {
-    this.#counts.set(type, (this.#counts.get(type) ?? 0) + 1);
+    this.#counts[type]++;
     const named = response?.resources.slice(0, maxNamed) ?? [];
     const resources = named.map(({ name, version }) => `${name}@${version}`);
     const key = JSON.stringify([type, resources, message]);

@@ -15,13 +15,18 @@ import { type TypeName, type XdsType, xdsTypes } from "./types.ts";
 /** Number of invalid values that are shown of each type. */
 const maxShown = 100;
 
+/** What a type is served from. */
+export interface ServedFrom {
+  readonly type: TypeName;
+  /** The name of the resource. */
+  readonly name: string;
+  readonly resource: ServedResource;
+}
+
 /** What the types are served from. */
 export interface ServedTypesOptions {
-  /** The resource of each type that is served. */
-  readonly resources: ReadonlyMap<
-    TypeName,
-    { readonly name: string; readonly resource: ServedResource }
-  >;
+  /** By type. */
+  readonly resources: ReadonlyMap<TypeName, ServedFrom>;
   /** How long changes of instances are collected, in milliseconds; 0: they are not, beyond a round. */
   readonly debounceMs: number;
   readonly clock: Clock;
@@ -149,7 +154,7 @@ interface Shared {
 
 function servedType(
   type: XdsType,
-  { name, resource }: { readonly name: string; readonly resource: ServedResource },
+  { name, resource }: ServedFrom,
   { clock, logger, random = Math.random, debounceMs }: ServedTypesOptions,
   { sequence, types, feedsOf }: Shared,
 ): ServedType {
@@ -166,13 +171,12 @@ function servedType(
   const services = isComputed
     ? new Services({ catalog, sequence, invalid, clock, debounceMs })
     : undefined;
-  const refers = type.name === "lds" || type.name === "rds";
   const target: FeedTarget =
     services ??
     new StoredType({
       ...{ catalog, types, sequence, invalid, clock },
       historyId: () => resource.currentHistoryId,
-      referred: refers ? feedsOf(["cds", "eds"]) : undefined,
+      referred: type.refersToClusters ? feedsOf(["cds", "eds"]) : undefined,
       referring: type.name === "cds" ? feedsOf(["lds", "rds"]) : undefined,
     });
   const feed = new Feed({ resource, target, clock, logger: log, random });

@@ -13,6 +13,8 @@ import { type FrameParts, prefixSize, sizeOf } from "../wire/encode.ts";
 import { statusOf, type WireStatus } from "../wire/errors.ts";
 import type { ServedType } from "./served-types.ts";
 import { XdsSubscription } from "./subscription.ts";
+import type { TypeName } from "./types.ts";
+import { Warming } from "./warming.ts";
 
 /** What a stream is opened with. */
 export interface XdsStreamOptions {
@@ -38,6 +40,7 @@ export class XdsStream extends MessageSender implements OpenStream {
   /** By the place of their types. Absent: the client has not asked for the type. */
   readonly #subscriptions: (XdsSubscription | undefined)[] = [];
   protected override readonly isOneMessage = true;
+  readonly #warming: Warming;
   /** The charge for the names that it asks for. */
   #retained: Reservation | undefined;
   /** The client's id for itself: a hint for operators, no identity. */
@@ -48,6 +51,7 @@ export class XdsStream extends MessageSender implements OpenStream {
     this.#options = options;
     this.isDelta = options.isDelta;
     this.openedAt = context.clock.now();
+    this.#warming = new Warming(context.clock, () => this.pump());
     call.onOver(() => this.close());
   }
 
@@ -83,6 +87,12 @@ export class XdsStream extends MessageSender implements OpenStream {
     const made = new XdsSubscription(type.catalog, this);
     this.#subscriptions[at] = made;
     return made;
+  }
+
+  /** The client has confirmed or refused the last response of a type. */
+  answered(): void {
+    const clusters = this.#of("cds");
+    if (clusters !== undefined) this.#warming.confirmed(clusters);
   }
 
   /** Charges what it retains: its names. */
@@ -130,6 +140,8 @@ export class XdsStream extends MessageSender implements OpenStream {
         return undefined;
       }
       if (response === undefined) continue;
+      const { type, resources } = response;
+      if (type.name === "cds" && resources.length > 0) this.#warming.begin();
       const frames = response.frames(this.isDelta);
       this.context.observer?.sent(this.#options.method, 1, sizeOf(frames) - prefixSize);
       return frames;
@@ -152,16 +164,31 @@ export class XdsStream extends MessageSender implements OpenStream {
   protected override onClosed(): void {
     this.context.streams.delete(this);
     this.#retained?.release();
+    this.#warming.close();
     for (const subscription of this.#subscriptions) subscription?.close();
     this.#options.onClosed(this);
   }
 
-  /** The first subscription that may have something to send. */
+  /**
+   * The first subscription that has something to send now: what refers to clusters waits until those are warm, and clusters are
+   * removed behind everything else.
+   */
   #pending(): XdsSubscription | undefined {
+    let removal: XdsSubscription | undefined;
+    let mayRemove = true;
     for (const subscription of this.#subscriptions) {
-      if (subscription?.hasPending === true) return subscription;
+      if (subscription?.hasPending !== true) continue;
+      const { name, refersToClusters } = subscription.catalog.type;
+      if (refersToClusters && this.#warming.isActive(this.#of("eds"))) mayRemove = false;
+      else if (name === "cds" && subscription.hasOnlyRemovals) removal = subscription;
+      else return subscription;
     }
-    return undefined;
+    return mayRemove ? removal : undefined;
+  }
+
+  #of(name: TypeName): XdsSubscription | undefined {
+    const at = this.#options.types.findIndex(({ type }) => type.name === name);
+    return this.#subscriptions[at];
   }
 }
 

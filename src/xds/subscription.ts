@@ -52,8 +52,9 @@ export class XdsSubscription implements Follower {
   #released: string[] | undefined;
   /** The versions that the client says to have of all; undefined: that was dealt with. */
   #versions: ReadonlyMap<string, string> | undefined;
-  /** The response that was sent last. */
+  /** The response that was sent last, and whether the client has confirmed or refused it. */
   sent: XdsResponse | undefined;
+  isConfirmed = true;
 
   constructor(catalog: Catalog, stream: SubscriptionOwner) {
     this.catalog = catalog;
@@ -111,6 +112,13 @@ export class XdsSubscription implements Follower {
     if (learns && added.length > 0) this.#mustRespond = true;
   }
 
+  /** The client answers the response with this nonce. Returns whether that is the last one. */
+  answered(nonce: string): boolean {
+    const isLast = this.sent !== undefined && Number(nonce) === this.sent.number;
+    if (isLast) this.isConfirmed = true;
+    return isLast;
+  }
+
   changed(name: string): void {
     if (this.#names.has(name)) this.#dirty.add(name);
   }
@@ -128,6 +136,14 @@ export class XdsSubscription implements Follower {
     );
   }
 
+  /** Whether all that it has to send is that resources of all were removed. */
+  get hasOnlyRemovals(): boolean {
+    if (this.#mustRespond || this.#dirty.size > 0 || this.#versions !== undefined) return false;
+    const changes = this.catalog.changesSince(this.#generation) ?? new Map<string, undefined>();
+    for (const resource of changes.values()) if (resource !== undefined) return false;
+    return changes.size > 0;
+  }
+
   /**
    * Takes the next response; undefined: there is none. "lost": what the client has is no longer known, so that it has to
    * begin again.
@@ -140,6 +156,7 @@ export class XdsSubscription implements Follower {
     const isUsed = this.sent !== undefined && response.number <= this.sent.number;
     const fresh = isUsed ? this.catalog.respond(response.resources, response.removed) : response;
     this.sent = fresh;
+    this.isConfirmed = false;
     return fresh;
   }
 

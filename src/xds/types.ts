@@ -17,6 +17,8 @@ export interface XdsType {
   readonly isWhole: boolean;
   /** Whether a first request without names asks for all. Of the other types only the name "*" does. */
   readonly hasLegacyWildcard: boolean;
+  /** Whether its resources name clusters, which have to be there before. */
+  readonly refersToClusters: boolean;
   /** The methods of its own service: state of the world, and delta. */
   readonly methods: readonly [string, string];
 }
@@ -34,6 +36,7 @@ function typeOf(
   return {
     ...{ name, message, isWhole, url: `${prefix}${message}` },
     hasLegacyWildcard: isWhole,
+    refersToClusters: name === "lds" || name === "rds",
     methods: [`${path}/Stream${method}`, `${path}/Delta${method}`],
   };
 }

@@ -22,13 +22,13 @@ import { aggregatedMethods, type TypeName } from "./types.ts";
 const checkIntervalMs = 1_000;
 const checksPerStep = 64;
 
-/** What operators see of xDS. */
+/** What operators see of xDS. Can be sent between processes. */
 export interface XdsReport {
   readonly streams: number;
   readonly types: readonly TypeReport[];
   /** What clients have refused, the newest last; and how many times, by type. */
   readonly refusals: readonly Refusal[];
-  readonly refused: ReadonlyMap<TypeName, number>;
+  readonly refused: Readonly<Record<TypeName, number>>;
 }
 
 /** Serves the discovery services of xDS, aggregated and of each type. */
@@ -155,9 +155,10 @@ export class XdsDoor implements Door {
     if (type === undefined) return undefined;
     if (node !== "") stream.node = node;
     const subscription = stream.subscription(place, type);
+    const isLast = nonce !== "" && subscription.answered(nonce);
+    if (isLast) stream.answered();
     if (refusal !== undefined) {
-      const { sent } = subscription;
-      const refused = String(sent?.number) === nonce ? sent : undefined;
+      const refused = isLast ? subscription.sent : undefined;
       const by = { identity: call.identity.name, node: stream.node };
       this.#refusals.add(type.type.name, refused, refusal, by);
     }

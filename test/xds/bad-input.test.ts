@@ -84,7 +84,7 @@ describe("A response that the client refuses", () => {
       const { nonce } = await stream.response(0);
       stream.send({ type: "cds", nonce, refusal: "no such cluster type" });
     }
-    await until("two refusals", () => door.report().refused.get("cds") === 2);
+    await until("two refusals", () => door.report().refused.cds === 2);
     expect(door.report().refusals).toEqual([
       {
         ...{ type: "cds", message: "no such cluster type", count: 2 },
