@@ -49,7 +49,7 @@ export interface Service {
 export function createService(
   options: ServiceOptions,
   defences?: Http2Defences,
-  doors: readonly Door[] = [],
+  doors?: readonly Door[],
 ): Service {
   const { resources, authenticators } = options;
   const context = createServiceContext(options, defences);
@@ -70,7 +70,7 @@ export function createService(
       for (const resource of resources.values()) resource.drain();
       subscribe.drain();
       leases?.keepAlive.drain();
-      for (const door of doors) door.drain();
+      for (const door of doors ?? []) door.drain();
       context.grantedLeases.stop();
     },
   };
@@ -106,7 +106,7 @@ interface Services {
 /** The methods of all services. */
 function methodsOf(
   context: ServiceContext,
-  doors: readonly Door[],
+  doors: readonly Door[] | undefined,
   { health, reflection, subscribe, leases }: Services,
 ): Methods {
   const listWatch = listWatchMethods(context, watchHandler(context));
@@ -124,7 +124,7 @@ function methodsOf(
     streaming.set(listWatchService.Subscribe.path, subscribe.method);
     if (leases !== undefined) streaming.set(leaseService.KeepAlive.path, leases.keepAlive.method);
   }
-  for (const door of doors) {
+  for (const door of doors ?? []) {
     for (const [path, method] of door.methods(context)) streaming.set(path, method);
   }
   return {

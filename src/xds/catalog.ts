@@ -32,12 +32,12 @@ export interface CatalogOptions {
   readonly type: XdsType;
   readonly clock: Clock;
   readonly sequence: Sequence;
-  /** Makes what clients get for a name that has no resource. Absent: they are told that it does not exist. */
+  /** Makes what clients get for a name that has no resource. Absent: it does not exist for them. */
   readonly makeAbsent?: (name: string, revision: number) => XdsResource;
 }
 
 /**
- * The current resources of one type, and who follows them. Commits replace some of them; each has a generation, and a
+ * The current resources of one type, and what follows them. Commits replace some of them; each has a generation, and a
  * follower of all remembers the last one that it has sent.
  */
 export class Catalog {

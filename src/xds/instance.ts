@@ -64,7 +64,7 @@ export interface Instance {
   /** 0 is used first. */
   readonly priority: number;
   readonly locality: Locality;
-  /** Undefined: it has none. */
+  /** Undefined: absent. */
   readonly metadata: Readonly<Record<string, Json>> | undefined;
 }
 

@@ -90,7 +90,7 @@ export class XdsResponse implements ResponseFacts {
 
 /**
  * Encodes an envoy.service.discovery.v3.DiscoveryResponse or DeltaDiscoveryResponse. The first four fields have the same
- * numbers in both, but for the place of the resources.
+ * numbers in both; a delta response has resources with names and versions.
  */
 function encode(response: XdsResponse, isDelta: boolean): FrameParts {
   const { type, revision, number, resources, removed } = response;

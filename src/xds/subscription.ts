@@ -4,7 +4,7 @@ import type { XdsResource, XdsResponse } from "./response.ts";
 import { wildcard } from "./types.ts";
 
 /**
- * What the client has for a name: a resource; the version that it says to have; null: it knows that there is none; undefined:
+ * What the client has for a name: a resource; the version that it says to have; null: it knows that the resource does not exist; undefined:
  * nothing that is known.
  */
 type Sent = XdsResource | string | null | undefined;
@@ -48,7 +48,7 @@ export class XdsSubscription implements Follower {
   #generation = 0;
   /** Whether a response is due even if it says nothing. */
   #mustRespond = false;
-  /** Names that it has asked for beside all, and does not any more: it has to be told about them. */
+  /** Names that it has asked for beside all, and does not any more: the client has to learn what became of them. */
   #released: string[] | undefined;
   /** The versions that the client says to have of all; undefined: that was dealt with. */
   #versions: ReadonlyMap<string, string> | undefined;
@@ -145,7 +145,7 @@ export class XdsSubscription implements Follower {
   }
 
   /**
-   * Takes the next response; undefined: there is none. "lost": what the client has is no longer known, so that it has to
+   * Takes the next response; undefined: nothing is due. "lost": what the client has is no longer known, so that it has to
    * begin again.
    */
   take(): XdsResponse | "lost" | undefined {

@@ -9,7 +9,7 @@ const askingMs = 25;
 
 /**
  * Whether a client is warming clusters: it has been sent some, and has not confirmed them, or their endpoints. A route that comes
- * before that fails requests. A client that does not say so is warm after a second.
+ * before that fails requests. A client that confirms nothing counts as warm after a second.
  */
 export class Warming {
   readonly #clock: Clock;

@@ -75,7 +75,7 @@ describe("A delta stream", () => {
     expect(namesIn(await second.response(1))).toEqual(["web"]);
   });
 
-  it("is told once that a name does not exist, and gets it when it is stored", async () => {
+  it("learns once that a name does not exist, and gets it when it is stored", async () => {
     const { client, put } = await serveXds();
     const stream = client.delta();
     stream.send({ type: "rds", names: ["r"] });
@@ -106,7 +106,7 @@ describe("A delta stream", () => {
     stream.send({ type: "cds", names: ["a", "b"] });
     await stream.response(0);
     stream.send({ type: "cds", unsubscribe: ["a"] });
-    stream.send({ type: "lds" });
+    stream.send({ type: "eds", names: ["web"] });
     await stream.response(1);
     await put("cds/a", cluster("a", { connect_timeout: { seconds: 2 } }));
     await put("cds/b", cluster("b", { connect_timeout: { seconds: 2 } }));
@@ -123,21 +123,21 @@ describe("A delta stream", () => {
     stream.send({ type: "cds", names: ["a"] });
     expect(namesIn(await stream.response(1))).toEqual(["a"]);
     stream.send({ type: "cds", unsubscribe: ["*"] });
-    stream.send({ type: "lds" });
+    stream.send({ type: "eds", names: ["web"] });
     await stream.response(2);
     await put("cds/b", cluster("b", { connect_timeout: { seconds: 2 } }));
     await put("cds/a", cluster("a", { connect_timeout: { seconds: 2 } }));
     expect(namesIn(await stream.response(3))).toEqual(["a"]);
   });
 
-  it("learns what has become of a name that it unsubscribes from while it asks for all", async () => {
+  it("gets again, or as removed, a name that it unsubscribes from while it asks for all", async () => {
     const { client } = await serveXds({ stored: { "cds/a": cluster("a") } });
     const stream = client.delta();
     stream.send({ type: "cds", names: ["*", "a", "b"] });
     expect(await stream.response(0)).toMatchObject({ removed: ["b"] });
     stream.send({ type: "cds", unsubscribe: ["a", "b"] });
-    const told = await stream.response(1);
-    expect([namesIn(told), told.removed]).toEqual([["a"], ["b"]]);
+    const answer = await stream.response(1);
+    expect([namesIn(answer), answer.removed]).toEqual([["a"], ["b"]]);
   });
 
   it("gets what many changes came to while it did not read, not each of them", async () => {
