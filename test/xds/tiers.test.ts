@@ -1,5 +1,6 @@
 import { describe, expect, it, onTestFinished } from "vitest";
 import { connect } from "../../src/client/client.ts";
+import type { Status } from "../../src/server/admin/status/status.ts";
 import { until } from "../../src/testing/until.ts";
 import { type Served, startServe } from "../cli/serve/serve-process.ts";
 import { DiscoveryClient } from "./discovery-client.ts";
@@ -60,6 +61,16 @@ describe.each(tiers)("xDS at %s", (_, startTier) => {
     // The version is that of the content.
     await until("its end", () => known().get("eds web") === one);
 
+    const { nonce = "" } = stream.received.findLast(({ type }) => type === "cds") ?? {};
+    stream.send({ type: "cds", nonce, refusal: "not this one" });
+    const problems = await until("the refusal on the status page", async () => {
+      const status = (await (await fetch(`${server.admin}/status.json`)).json()) as Status;
+      return status.xds?.problems.length === 2 && status.xds.problems;
+    });
+    expect(problems).toMatchObject([
+      { kind: "refused", type: "cds", text: "not this one", by: "anonymous, n" },
+      { kind: "invalid", type: "cds", name: "bad", text: expect.stringContaining("other") },
+    ]);
     const metrics = await (await fetch(`${server.admin}/metrics`)).text();
     expect(metrics).toMatch(/watch_fanout_xds_invalid_values\{[^}]*type="cds"[^}]*\} 1\n/);
   });
