@@ -137,8 +137,7 @@ export class Catalog {
     }
     for (const name of removed) this.#resources.delete(name);
     this.#generation++;
-    const commit = { resources, removed };
-    this.#log.push(commit);
+    this.#log.push({ resources, removed });
     this.#loggedNames += size;
     while (this.#loggedNames > maxLoggedNames && this.#log.length > 1) {
       const dropped = this.#log.shift();
@@ -146,7 +145,11 @@ export class Catalog {
         this.#loggedNames -= dropped.resources.length + dropped.removed.length;
       }
     }
-    runInTimeSlices(this.#clock, isFirst ? this.#notifyAll() : this.#notify(commit));
+    // All followers have waited for the first state.
+    const names = isFirst
+      ? [...this.#byName.keys()]
+      : [...resources.map(({ name }) => name), ...removed];
+    runInTimeSlices(this.#clock, this.#notify(names));
   }
 
   /**
@@ -203,8 +206,7 @@ export class Catalog {
   }
 
   /** Marks what has changed for each follower, then notifies it, so that it sends all of that together. */
-  *#notify({ resources, removed }: Commit): TimeSlicedWork<void> {
-    const names = [...resources.map(({ name }) => name), ...removed];
+  *#notify(names: readonly string[]): TimeSlicedWork<void> {
     const affected = new Set<Follower>();
     let steps = 0;
     for (const name of names) {
@@ -215,25 +217,11 @@ export class Catalog {
         if (++steps % followersPerStep === 0) yield;
       }
     }
-    const notified = names.length === 1 ? this.#ofAll : [...affected, ...this.#ofAll];
-    for (const follower of notified) {
-      follower.notify();
-      if (++steps % followersPerStep === 0) yield;
-    }
-  }
-
-  /** Those that have waited for the first state. */
-  *#notifyAll(): TimeSlicedWork<void> {
-    let notified = 0;
-    for (const followers of this.#byName.values()) {
+    for (const followers of [affected, this.#ofAll]) {
       for (const follower of followers) {
         follower.notify();
-        if (++notified % followersPerStep === 0) yield;
+        if (++steps % followersPerStep === 0) yield;
       }
-    }
-    for (const follower of this.#ofAll) {
-      follower.notify();
-      if (++notified % followersPerStep === 0) yield;
     }
   }
 }

@@ -170,7 +170,7 @@ export class XdsSubscription implements Follower {
   #stateChange({ names }: DiscoveryRequest): Change | undefined {
     if (names.length === 0) {
       if (!this.#hasBegun) {
-        const all = this.catalog.type.hasLegacyWildcard;
+        const all = this.catalog.type.isWhole;
         return { added: nothing, removed: nothing, all: all || undefined };
       }
       // It has never named any, so this is no unsubscription.
@@ -196,7 +196,7 @@ export class XdsSubscription implements Follower {
 
   #deltaChange({ names, removed }: DiscoveryRequest): Change | undefined {
     if (!this.#hasBegun && names.length === 0) {
-      const all = this.catalog.type.hasLegacyWildcard;
+      const all = this.catalog.type.isWhole;
       return { added: nothing, removed: nothing, all: all || undefined };
     }
     if (names.length === 0 && removed.length === 0) return undefined;

@@ -12,11 +12,9 @@ export interface XdsType {
   readonly message: string;
   /**
    * Whether a state-of-the-world response has all resources that the client asks for, so that one which it lacks does not
-   * exist. Otherwise it has those that are new.
+   * exist, and a first request without names asks for all. Otherwise a response has what is new, and only "*" asks for all.
    */
   readonly isWhole: boolean;
-  /** Whether a first request without names asks for all. Of the other types only the name "*" does. */
-  readonly hasLegacyWildcard: boolean;
   /** Whether its resources name clusters, which have to be there before. */
   readonly refersToClusters: boolean;
   /** The methods of its own service: state of the world, and delta. */
@@ -27,15 +25,12 @@ const prefix = "type.googleapis.com/";
 
 function typeOf(
   name: TypeName,
-  message: string,
-  isWhole: boolean,
-  service: string,
-  method: string,
+  [message, isWhole]: readonly [message: string, isWhole: boolean],
+  [service, method]: readonly [service: string, method: string],
 ): XdsType {
   const path = `/envoy.service.${service}`;
   return {
     ...{ name, message, isWhole, url: `${prefix}${message}` },
-    hasLegacyWildcard: isWhole,
     refersToClusters: name === "lds" || name === "rds",
     methods: [`${path}/Stream${method}`, `${path}/Delta${method}`],
   };
@@ -48,38 +43,28 @@ function typeOf(
 export const xdsTypes: readonly XdsType[] = [
   typeOf(
     "cds",
-    "envoy.config.cluster.v3.Cluster",
-    true,
-    "cluster.v3.ClusterDiscoveryService",
-    "Clusters",
+    ["envoy.config.cluster.v3.Cluster", true],
+    ["cluster.v3.ClusterDiscoveryService", "Clusters"],
   ),
   typeOf(
     "eds",
-    "envoy.config.endpoint.v3.ClusterLoadAssignment",
-    false,
-    "endpoint.v3.EndpointDiscoveryService",
-    "Endpoints",
+    ["envoy.config.endpoint.v3.ClusterLoadAssignment", false],
+    ["endpoint.v3.EndpointDiscoveryService", "Endpoints"],
   ),
   typeOf(
     "lds",
-    "envoy.config.listener.v3.Listener",
-    true,
-    "listener.v3.ListenerDiscoveryService",
-    "Listeners",
+    ["envoy.config.listener.v3.Listener", true],
+    ["listener.v3.ListenerDiscoveryService", "Listeners"],
   ),
   typeOf(
     "rds",
-    "envoy.config.route.v3.RouteConfiguration",
-    false,
-    "route.v3.RouteDiscoveryService",
-    "Routes",
+    ["envoy.config.route.v3.RouteConfiguration", false],
+    ["route.v3.RouteDiscoveryService", "Routes"],
   ),
   typeOf(
     "sds",
-    "envoy.extensions.transport_sockets.tls.v3.Secret",
-    false,
-    "secret.v3.SecretDiscoveryService",
-    "Secrets",
+    ["envoy.extensions.transport_sockets.tls.v3.Secret", false],
+    ["secret.v3.SecretDiscoveryService", "Secrets"],
   ),
 ];
 
