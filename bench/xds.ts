@@ -39,11 +39,11 @@ const widths = [18, 9, 16, 8, 8, 14, 10];
 /** The goal: at most this part of go-control-plane's CPU. */
 const goal = 0.25;
 
-/** One instance of a service changes, and all clients of xDS get its assignment: beside go-control-plane. Needs Go. */
+/** One instance of a service changes, and all clients of xDS get its assignment: beside go-control-plane. Needs Go. By default each client has its own connection. */
 export const xds: Benchmark = {
   name: "xds",
   onlyByName: true,
-  options: { clients: "1000", instances: "10", changes: "100", rounds: "1" },
+  options: { clients: "1000", connections: "1000", instances: "10", changes: "100", rounds: "1" },
   async run(settings, say) {
     const folder = mkdtempSync(join(tmpdir(), "bench-xds-"));
     const results: Measured[] = [];
@@ -78,7 +78,8 @@ async function measure(
 ): Promise<Measured> {
   const [clients, changes] = [settings.number("clients"), settings.number("changes")];
   const server = await start(folder, settings.number("instances"));
-  const load = spawn(join(folder, "load"), [server.address, protocol, String(clients)], {
+  const counts = [clients, settings.number("connections")].map(String);
+  const load = spawn(join(folder, "load"), [server.address, protocol, ...counts], {
     stdio: ["ignore", "pipe", "inherit"],
   });
   const rounds = linesOf(load);

@@ -1,4 +1,4 @@
-// Clients of xDS, each on a connection of its own, that ask for the assignment of one service and confirm each response. It
+// Clients of xDS on a number of connections that ask for the assignment of one service and confirm each response. It
 // prints when all of them have the first response, and then when all of them have the next one, with the bytes that they got.
 package main
 
@@ -40,6 +40,14 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	connections, err := strconv.Atoi(os.Args[4])
+	if err != nil {
+		log.Fatal(err)
+	}
+	services := make([]discovery.AggregatedDiscoveryServiceClient, connections)
+	for i := range services {
+		services[i] = connect(address)
+	}
 	counted := &rounds{clients: int64(clients)}
 	opening := make(chan struct{}, 50)
 	for i := range clients {
@@ -47,10 +55,11 @@ func main() {
 		go func() {
 			opened := func() { <-opening }
 			node := &core.Node{Id: fmt.Sprint("client-", i), Cluster: "bench"}
+			service := services[i%connections]
 			if protocol == "delta" {
-				delta(connect(address), node, counted, opened)
+				delta(service, node, counted, opened)
 			} else {
-				state(connect(address), node, counted, opened)
+				state(service, node, counted, opened)
 			}
 		}()
 	}
