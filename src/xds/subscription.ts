@@ -48,7 +48,7 @@ export class XdsSubscription implements Follower {
   #generation = 0;
   /** Whether a response is due even if it says nothing. */
   #mustRespond = false;
-  /** Names that it has asked for beside all, and does not any more: the client has to learn what became of them. */
+  /** Names that it has asked for beside all, and does not any more: the client has to learn whether they exist. */
   #released: string[] | undefined;
   /** The versions that the client says to have of all; undefined: that was dealt with. */
   #versions: ReadonlyMap<string, string> | undefined;

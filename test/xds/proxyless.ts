@@ -22,7 +22,7 @@ const options = [
   ...["--xds", "cds=clusters,lds=listeners,rds=routes,eds=instances"],
 ];
 
-/** A client of gRPC that calls without a pause, and prints who has answered, or an error, one call a line. */
+/** A client of gRPC that calls without a pause, and prints the address that has answered, or an error, one call a line. */
 export interface CallingClient {
   readonly lines: readonly string[];
   readonly output: string;
