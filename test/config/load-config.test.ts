@@ -564,6 +564,20 @@ const cases: readonly [
   ],
   ["shutdown-timeout", "250ms", {}, ({ shutdownTimeoutMs }) => shutdownTimeoutMs, 250],
   [
+    "xds",
+    "eds=default",
+    {},
+    ({ xds }) => xds,
+    { mappings: [{ type: "eds", resource: "default" }], debounceMs: 0 },
+  ],
+  [
+    "xds-debounce",
+    "50ms",
+    { env: { WATCH_FANOUT_XDS: "cds=default" } },
+    ({ xds }) => xds?.debounceMs,
+    50,
+  ],
+  [
     "otlp-endpoint",
     "http://collector:4318/",
     {},
