@@ -131,10 +131,10 @@ export class RunningServer {
     const defences = new Http2Defences(clock, logger, limits, this.#handshakes);
     this.#defences = defences;
     this.#service = createService(options, defences, options.doors);
-    const { context, authentication } = this.#service;
+    const { context, authentication, methods } = this.#service;
     const isUnix = "path" in addressOf(options.listen);
     this.#connections = new Connections(clock, { ...limits, isUnix }, defences);
-    this.#openCalls = new OpenCalls(context, this.#connections, rawServices);
+    this.#openCalls = new OpenCalls(context, this.#connections, rawServices, methods);
     this.#pipeline = new CallPipeline(this.#service, this.#openCalls, rawServices);
     const onWithdrawn = (session: ClientConnection): void => context.credentials.withdraw(session);
     this.#verifiedPeers =

@@ -1,10 +1,15 @@
 import type { Logger } from "pino";
+import type { Clock } from "../base/clock.ts";
+import { LineLimit } from "../base/logger.ts";
 import type { XdsResponse } from "./response.ts";
 import type { TypeName } from "./types.ts";
 
 /** Maximum number of refusals that are shown, and number of resources that each names. */
 const maxShown = 100;
 const maxNamed = 8;
+
+/** Minimum time between two lines about the refusals of a type, in milliseconds: a client chooses their texts. */
+const logIntervalMs = 1_000;
 
 /** What clients have refused, with the same text. */
 export interface Refusal {
@@ -18,15 +23,18 @@ export interface Refusal {
   readonly node: string;
 }
 
-/** The responses that clients refuse (NACK). Each is logged once. */
+/** The responses that clients refuse (NACK). Each is logged once, at most one a second of each type. */
 export class Refusals {
   readonly #logger: Logger;
   /** By resources and text, the oldest first. */
   readonly #known = new Map<string, Refusal>();
+  readonly #lines: Readonly<Record<TypeName, LineLimit>>;
   readonly #counts: Record<TypeName, number> = { cds: 0, eds: 0, lds: 0, rds: 0, sds: 0 };
 
-  constructor(logger: Logger) {
+  constructor(clock: Clock, logger: Logger) {
     this.#logger = logger;
+    const line = (): LineLimit => new LineLimit(clock, logIntervalMs);
+    this.#lines = { cds: line(), eds: line(), lds: line(), rds: line(), sds: line() };
   }
 
   /** Those that were seen last, the newest last. */
@@ -51,7 +59,7 @@ export class Refusals {
     const resources = named.map(({ name, version }) => `${name}@${version}`);
     const key = JSON.stringify([type, resources, message]);
     const known = this.#known.get(key);
-    if (known === undefined) {
+    if (known === undefined && this.#lines[type].admit() !== undefined) {
       const fields = { type, resources, refusal: message, identity, node };
       this.#logger.warn(
         fields,

@@ -24,6 +24,9 @@ interface SubscriptionOwner {
   pump(): void;
 }
 
+/** Maximum number of resources in a response to names: further ones follow in the next. */
+const maxNamed = 1_000;
+
 /** Estimated memory of a name that a stream asks for, beside its text, in bytes. */
 const bytesPerName = 160;
 
@@ -234,12 +237,13 @@ export class XdsSubscription implements Follower {
     const isWhole = catalog.type.isWhole && (this.#mustRespond || this.#hasNews());
     const resources: XdsResource[] = [];
     for (const name of isWhole ? this.#names.keys() : this.#dirty) {
+      if (!isWhole && resources.length === maxNamed) break;
+      this.#dirty.delete(name);
       const resource = catalog.get(name);
       const isKnown = this.#names.get(name) === resource;
       if (resource !== undefined && (isWhole || !isKnown)) resources.push(resource);
       this.#names.set(name, resource ?? null);
     }
-    this.#dirty.clear();
     if (resources.length === 1) return resources[0]?.alone;
     return isWhole || resources.length > 0 ? catalog.respond(resources, nothing) : undefined;
   }
@@ -265,8 +269,12 @@ export class XdsSubscription implements Follower {
     for (const name of this.#released ?? []) changes.set(name, catalog.resources.get(name));
     this.#released = undefined;
     for (const name of changes.keys()) if (this.#names.has(name)) this.#dirty.add(name);
-    for (const name of this.#dirty) this.#addNamed(name, changes);
-    this.#dirty.clear();
+    let named = 0;
+    for (const name of this.#dirty) {
+      if (named++ === maxNamed) break;
+      this.#dirty.delete(name);
+      this.#addNamed(name, changes);
+    }
     if (changes.size === 0 && !this.#mustRespond) return undefined;
     const [only] = changes.size === 1 ? changes.values() : [];
     return only?.alone ?? catalog.responseOf(changes);

@@ -1,11 +1,12 @@
 import { invalidRequest, WatchFanoutError } from "../base/errors.ts";
+import type { TimeSlicedWork } from "../base/event-loop-turns.ts";
 import { Turns } from "../base/turns.ts";
 import { draining } from "../cacher/request/errors.ts";
 import type { Access } from "../policy/access.ts";
 import { auditAllowed } from "../server/calls/audit.ts";
 import { refusalOfRequest } from "../server/calls/authorization.ts";
 import { type BidiMethod, type Door, methodOf } from "../server/calls/methods.ts";
-import { admitStream, inTurn } from "../server/calls/request-streams.ts";
+import { admitStream } from "../server/calls/request-streams.ts";
 import { type NextRequest, RefusedRequest, type ServerCall } from "../server/calls/server-call.ts";
 import type { ServiceContext } from "../server/calls/service-context.ts";
 import { Rounds } from "../server/kernel/rounds.ts";
@@ -42,7 +43,7 @@ export class XdsDoor implements Door {
   /** Loads the descriptor set, which takes about 0.1 s. */
   constructor(options: ServedTypesOptions) {
     this.#types = new ServedTypes(options);
-    this.#refusals = new Refusals(options.logger);
+    this.#refusals = new Refusals(options.clock, options.logger);
   }
 
   /** Follows the resources, until `close`. */
@@ -131,7 +132,7 @@ export class XdsDoor implements Door {
         const asked = this.#read(conversation, message);
         // Most requests only confirm a response.
         if (asked === undefined) continue;
-        await inTurn(requests, call, async () => this.#change(conversation, asked));
+        await requests.run(call.owner, this.#change(conversation, asked));
       }
     } catch (error) {
       if (error instanceof RefusedRequest) stream.end(error.status);
@@ -167,26 +168,33 @@ export class XdsDoor implements Door {
   }
 
   /** Applies what a request changes, if its caller may ask for it. Throws PERMISSION_DENIED, or that it is too much. */
-  #change(
+  *#change(
     { call, stream, method }: Conversation,
     { place, subscription, change, request }: Asked,
-  ): void {
+  ): TimeSlicedWork<void> {
     const type = this.#types.all[place];
     if (stream.isOver || type === undefined) return;
     const { context } = this.#open;
+    const { authorizer, limits } = context;
     const { added, all } = change;
+    const limit = limits.maxSubscribeWatches;
+    if (stream.names + added.length > limit) throw tooManyNames(limit);
     const asked: Access[] = all === true ? [type.accessToAll] : [];
     for (const name of added) {
       if (name === "") throw invalidRequest("resource_names", "A name is empty. Leave it out.");
       asked.push(type.accessTo(name));
     }
-    for (const access of asked) {
-      const denied = refusalOfRequest(context, method, call, access);
-      if (denied !== undefined) throw denied;
-    }
+    let generation: number;
+    do {
+      generation = authorizer.generation;
+      for (const access of asked) {
+        const denied = refusalOfRequest(context, method, call, access);
+        if (denied !== undefined) throw denied;
+        yield;
+      }
+    } while (generation !== authorizer.generation);
+    if (stream.isOver) return;
     for (const access of asked) auditAllowed(context, method, call, access, undefined);
-    const { maxSubscribeWatches: limit } = context.limits;
-    if (stream.names + added.length > limit) throw tooManyNames(limit);
     subscription.apply(change, request.versions);
     stream.retain();
     stream.pump();

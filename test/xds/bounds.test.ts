@@ -40,11 +40,13 @@ describe("A delta client of all resources", () => {
 describe("Refusals", () => {
   it("of more than a hundred kinds are counted, and the last hundred shown", () => {
     const lines = new Recorder();
-    const refusals = new Refusals(pino({}, lines));
+    const refusals = new Refusals(new FakeClock(), pino({}, lines));
     const by = { identity: "a", node: "b" };
     for (let n = 0; n < 150; n++) refusals.add("cds", undefined, `kind ${n}`, by);
     refusals.add("cds", undefined, "kind 60", by);
     expect(refusals.counts.cds).toBe(151);
+    // A client chooses its texts.
+    expect(lines.logged.length).toBe(1);
     expect(refusals.all.length).toBe(100);
     expect(refusals.all.at(-1)).toMatchObject({ message: "kind 60", count: 2 });
   });

@@ -131,13 +131,30 @@ describe("A state-of-the-world stream", () => {
     expect(types).toEqual(["cds", "cds", "eds", "lds", "rds"]);
   });
 
-  it("ends with OK when the client ends it", async () => {
-    const { client } = await serveXds();
+  it("gets what it names in responses of at most a thousand resources", async () => {
+    const { client } = await serveXds({
+      stored: { "eds/s7/1": { address: "10.0.0.1", port: 80 } },
+    });
+    const stream = client.state();
+    const names = Array.from({ length: 2_500 }, (_, n) => `s${n}`);
+    stream.send({ type: "eds", names });
+    await stream.response(2);
+    expect(stream.received.map(({ resources }) => resources.length)).toEqual([1_000, 1_000, 500]);
+    const received = stream.received.flatMap(({ resources }) => resources);
+    expect(received.map(({ bytes }) => addressesIn(bytes)[0])).toEqual(names);
+  });
+
+  it("ends with OK when the client ends it, and is counted by its method", async () => {
+    const { client, recorder } = await serveXds();
     const stream = client.state();
     stream.send({ type: "cds" });
     await stream.response(0);
     stream.halfClose();
     expect(await stream.end()).toBe("ok");
+    await recorder.untilEnded(1);
+    const method =
+      "envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources";
+    expect(recorder.calls).toEqual([{ method, code: "OK" }]);
   });
 
   it.each([
