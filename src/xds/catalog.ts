@@ -200,9 +200,8 @@ export class Catalog {
 
   /** A response of its own. */
   respond(resources: readonly XdsResource[], removed: readonly string[]): XdsResponse {
-    const { type } = this;
-    const number = this.#sequence.next();
-    return new XdsResponse({ type, revision: this.#revision, number, resources, removed });
+    const facts = [this.type, this.#revision, this.#sequence.next()] as const;
+    return new XdsResponse(facts, resources, removed);
   }
 
   /** Marks what has changed for each follower, then notifies it, so that it sends all of that together. */

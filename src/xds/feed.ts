@@ -6,20 +6,20 @@ import type { TimeSlicedWork } from "../base/event-loop-turns.ts";
 import { OutageLog } from "../base/logger.ts";
 import { Turns } from "../base/turns.ts";
 import type { WatchBatch } from "../model/event.ts";
+import type { StoredObject } from "../model/object.ts";
 import type { ServedResource } from "../server/calls/service-options.ts";
 import type { WatchStream } from "../storage/storage.ts";
 
 /** How long a feed is waited for, so that its changes come before those of another, in milliseconds. */
 const orderMs = 1_000;
 
-/** What takes the objects of a resource. */
+/** What takes the objects of a resource. What they change counts from `commit` on. */
 export interface FeedTarget {
-  /** The whole state follows, in the next batches: it replaces what was there. */
-  begin(): void;
-  /** Takes the events of a batch, in time slices. What they change counts from `commit` on. */
-  take(batch: WatchBatch): TimeSlicedWork<void>;
-  /** Everything up to this revision was taken. `isState`: with it the whole state is complete. */
-  commit(revision: number, isState: boolean): Promise<void> | undefined;
+  put(object: StoredObject): void;
+  /** The object is gone. */
+  remove(key: string): void;
+  /** Everything up to this revision was taken. `keys`: those of the whole state, which is complete now: no others exist. */
+  commit(revision: number, keys: ReadonlySet<string> | undefined): Promise<void> | undefined;
 }
 
 /** What a feed needs. */
@@ -41,6 +41,8 @@ export class Feed {
   readonly #outage: OutageLog;
   readonly #closing = new AbortController();
   #watch: WatchStream | undefined;
+  /** The keys of the state that is being read; undefined: it has been. */
+  #keys: Set<string> | undefined;
   /** What was read is taken, one after the other. */
   #taken: Promise<void> = Promise.resolve();
   #isTaking = false;
@@ -90,7 +92,7 @@ export class Feed {
   }
 
   async #run(): Promise<void> {
-    const { clock, random, resource, target } = this.#options;
+    const { clock, random, resource } = this.#options;
     const { signal } = this.#closing;
     const backoff = new Backoff(defaultBackoffBounds, random);
     while (!signal.aborted) {
@@ -101,7 +103,7 @@ export class Feed {
         ...{ withPrevious: false, delivery: "LATEST_STATE" },
       });
       this.#watch = watch;
-      target.begin();
+      this.#keys = new Set();
       await this.#follow(watch, () => backoff.reset());
       watch.close();
       const { ended } = watch;
@@ -146,9 +148,10 @@ export class Feed {
     this.#isTaking = true;
     try {
       for (let batch = watch?.read(); batch !== undefined; batch = watch?.read()) {
-        await this.#turns.run(this, target.take(batch));
+        await this.#turns.run(this, this.#take(batch));
         if (batch.revision === undefined) continue;
-        const committed = target.commit(batch.revision, batch.initialEventsEnd);
+        const committed = target.commit(batch.revision, this.#keys);
+        this.#keys = undefined;
         if (committed !== undefined) await committed;
         watch?.accepted?.();
       }
@@ -157,6 +160,18 @@ export class Feed {
       watch?.close();
     } finally {
       this.#isTaking = false;
+    }
+  }
+
+  *#take({ events }: WatchBatch): TimeSlicedWork<void> {
+    const { target } = this.#options;
+    for (const { type, object } of events) {
+      if (type === "DELETED") target.remove(object.key);
+      else {
+        this.#keys?.add(object.key);
+        target.put(object);
+      }
+      yield;
     }
   }
 }

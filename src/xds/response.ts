@@ -25,7 +25,7 @@ interface ResourceFacts {
 }
 
 /** One resource in one version. Immutable, and shared by all streams. */
-export class XdsResource implements ResourceFacts {
+export class XdsResource {
   readonly type: XdsType;
   readonly name: string;
   readonly version: string;
@@ -46,33 +46,29 @@ export class XdsResource implements ResourceFacts {
   /** The response with this resource alone. */
   get alone(): XdsResponse {
     const { type, revision, number } = this;
-    this.#alone ??= new XdsResponse({ type, revision, number, resources: [this], removed: [] });
+    this.#alone ??= new XdsResponse([type, revision, number], [this], []);
     return this.#alone;
   }
 }
 
-/** What a response says. */
-interface ResponseFacts {
+/** A response, which streams share: it is encoded once for each of the two protocols. Immutable. */
+export class XdsResponse {
   readonly type: XdsType;
   /** The revision of the store that it is of. */
   readonly revision: number;
+  /** Its nonce. */
   readonly number: number;
   readonly resources: readonly XdsResource[];
   /** Names that do not exist any more, for the delta protocol. */
   readonly removed: readonly string[];
-}
-
-/** A response, which streams share: it is encoded once for each of the two protocols. Immutable. */
-export class XdsResponse implements ResponseFacts {
-  readonly type: XdsType;
-  readonly revision: number;
-  readonly number: number;
-  readonly resources: readonly XdsResource[];
-  readonly removed: readonly string[];
   #state: FrameParts | undefined;
   #delta: FrameParts | undefined;
 
-  constructor({ type, revision, number, resources, removed }: ResponseFacts) {
+  constructor(
+    [type, revision, number]: readonly [type: XdsType, revision: number, number: number],
+    resources: readonly XdsResource[],
+    removed: readonly string[],
+  ) {
     this.type = type;
     this.revision = revision;
     this.number = number;

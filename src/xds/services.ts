@@ -1,7 +1,5 @@
 import { createHash } from "node:crypto";
 import type { Clock, Timer } from "../base/clock.ts";
-import type { TimeSlicedWork } from "../base/event-loop-turns.ts";
-import type { WatchBatch } from "../model/event.ts";
 import { compareKeys } from "../model/key-order.ts";
 import type { StoredObject } from "../model/object.ts";
 import { InvalidValue } from "./any-types.ts";
@@ -37,8 +35,6 @@ export class Services implements FeedTarget {
   readonly #services = new Map<string, Map<string, EncodedInstance>>();
   /** The services whose instances have changed since the last commit. */
   readonly #changed = new Set<string>();
-  /** The keys of the state that is being read; undefined: it has been. */
-  #keys: Set<string> | undefined;
   #timer: Timer | undefined;
   #revision = 0;
 
@@ -53,32 +49,22 @@ export class Services implements FeedTarget {
     return count;
   }
 
-  begin(): void {
-    this.#keys = new Set();
+  remove(key: string): void {
+    const service = serviceOf(key);
+    this.#options.invalid.delete(key);
+    const instances = service === undefined ? undefined : this.#services.get(service);
+    if (service === undefined || instances?.delete(key) !== true) return;
+    if (instances.size === 0) this.#services.delete(service);
+    this.#changed.add(service);
   }
 
-  *take({ events }: WatchBatch): TimeSlicedWork<void> {
-    for (const { type, object } of events) {
-      if (type === "DELETED") {
-        this.#options.invalid.delete(object.key);
-        this.#remove(object.key);
-      } else {
-        this.#keys?.add(object.key);
-        this.#add(object);
-      }
-      yield;
-    }
-  }
-
-  commit(revision: number, isState: boolean): undefined {
+  commit(revision: number, keys: ReadonlySet<string> | undefined): undefined {
     const { clock, debounceMs, catalog, invalid } = this.#options;
-    const keys = this.#keys;
-    if (isState && keys !== undefined) {
+    if (keys !== undefined) {
       for (const instances of this.#services.values()) {
-        for (const key of instances.keys()) if (!keys.has(key)) this.#remove(key);
+        for (const key of instances.keys()) if (!keys.has(key)) this.remove(key);
       }
       invalid.retain((key) => keys.has(key));
-      this.#keys = undefined;
     }
     this.#revision = revision;
     if (this.#changed.size === 0 && catalog.isSynced) return;
@@ -91,7 +77,7 @@ export class Services implements FeedTarget {
     this.#timer?.cancel();
   }
 
-  #add(object: StoredObject): void {
+  put(object: StoredObject): void {
     const { invalid } = this.#options;
     const { key, value, modRevision } = object;
     const service = serviceOf(key);
@@ -111,14 +97,6 @@ export class Services implements FeedTarget {
       if (!(error instanceof InvalidValue)) throw error;
       invalid.add(key, error.message);
     }
-  }
-
-  #remove(key: string): void {
-    const service = serviceOf(key);
-    const instances = service === undefined ? undefined : this.#services.get(service);
-    if (service === undefined || instances?.delete(key) !== true) return;
-    if (instances.size === 0) this.#services.delete(service);
-    this.#changed.add(service);
   }
 
   #commit(): void {

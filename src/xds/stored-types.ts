@@ -1,6 +1,4 @@
 import type { Clock } from "../base/clock.ts";
-import type { TimeSlicedWork } from "../base/event-loop-turns.ts";
-import type { WatchBatch } from "../model/event.ts";
 import type { StoredObject } from "../model/object.ts";
 import { type AnyTypes, InvalidValue } from "./any-types.ts";
 import type { Catalog } from "./catalog.ts";
@@ -34,40 +32,23 @@ export class StoredType implements FeedTarget {
   readonly #options: StoredTypeOptions;
   /** What changes with the next commit, by name; undefined: it is removed. */
   #changes = new Map<string, XdsResource | undefined>();
-  /** The keys of the state that is being read; undefined: it has been. */
-  #keys: Set<string> | undefined;
 
   constructor(options: StoredTypeOptions) {
     this.#options = options;
   }
 
-  begin(): void {
-    this.#changes = new Map();
-    this.#keys = new Set();
+  remove(key: string): void {
+    this.#options.invalid.delete(key);
+    this.#changes.set(key, undefined);
   }
 
-  *take({ events }: WatchBatch): TimeSlicedWork<void> {
-    for (const { type, object } of events) {
-      if (type === "DELETED") {
-        this.#options.invalid.delete(object.key);
-        this.#changes.set(object.key, undefined);
-      } else {
-        this.#keys?.add(object.key);
-        this.#add(object);
-      }
-      yield;
-    }
-  }
-
-  commit(revision: number, isState: boolean): Promise<void> | undefined {
+  commit(revision: number, keys: ReadonlySet<string> | undefined): Promise<void> | undefined {
     const { catalog, invalid, referred } = this.#options;
-    const keys = this.#keys;
-    if (isState && keys !== undefined) {
-      for (const name of catalog.resources.keys()) {
+    if (keys !== undefined) {
+      for (const name of [...catalog.resources.keys(), ...this.#changes.keys()]) {
         if (!keys.has(name)) this.#changes.set(name, undefined);
       }
       invalid.retain((key) => keys.has(key));
-      this.#keys = undefined;
     }
     const changes = this.#changes;
     if (changes.size === 0 && catalog.isSynced) return undefined;
@@ -79,7 +60,7 @@ export class StoredType implements FeedTarget {
     return referred().then(() => this.#commit(changes, revision));
   }
 
-  #add(object: StoredObject): void {
+  put(object: StoredObject): void {
     const { catalog, types, sequence, invalid, historyId } = this.#options;
     const { key, modRevision, value } = object;
     const { type } = catalog;

@@ -36,9 +36,7 @@ export interface XdsReport {
 export class XdsDoor implements Door {
   readonly #types: ServedTypes;
   readonly #refusals: Refusals;
-  #context: ServiceContext | undefined;
-  #streams: Rounds<XdsStream> | undefined;
-  #requests: Turns | undefined;
+  #served: Served | undefined;
 
   /** Loads the descriptor set, which takes about 0.1 s. */
   constructor(options: ServedTypesOptions) {
@@ -53,13 +51,12 @@ export class XdsDoor implements Door {
 
   methods(context: ServiceContext): ReadonlyMap<string, BidiMethod> {
     const { clock } = context;
-    this.#context = context;
-    // Each stream waits for one request at most.
-    this.#requests = new Turns(clock, Infinity);
-    this.#streams = new Rounds(clock, {
+    const streams = new Rounds<XdsStream>(clock, {
       ...{ intervalMs: checkIntervalMs, visitsPerStep: checksPerStep },
       visit: (stream) => stream.check(),
     });
+    // Each stream waits for one request at most.
+    this.#served = { context, streams, requests: new Turns(clock, Infinity) };
     const methods = new Map<string, BidiMethod>();
     const add = ([state, delta]: readonly [string, string], url: string): void => {
       methods.set(state, this.#method(state, false, url));
@@ -71,7 +68,7 @@ export class XdsDoor implements Door {
   }
 
   drain(): void {
-    for (const stream of this.#streams ?? []) stream.evict(draining());
+    for (const stream of this.#served?.streams ?? []) stream.evict(draining());
   }
 
   /** Stops following. Idempotent. */
@@ -81,7 +78,7 @@ export class XdsDoor implements Door {
 
   report(): XdsReport {
     return {
-      streams: this.#streams?.size ?? 0,
+      streams: this.#served?.streams.size ?? 0,
       types: this.#types.all.map((type) => type.report()),
       refusals: this.#refusals.all,
       refused: this.#refusals.counts,
@@ -200,14 +197,18 @@ export class XdsDoor implements Door {
     stream.pump();
   }
 
-  /** What it has since it is part of a server. */
-  get #open() {
-    const [context, streams, requests] = [this.#context, this.#streams, this.#requests];
-    if (context === undefined || streams === undefined || requests === undefined) {
-      throw new Error("xDS is not part of a server yet.");
-    }
-    return { context, streams, requests };
+  get #open(): Served {
+    if (this.#served === undefined) throw new Error("xDS is not part of a server yet.");
+    return this.#served;
   }
+}
+
+/** What the door has since it is part of a server. */
+interface Served {
+  readonly context: ServiceContext;
+  readonly streams: Rounds<XdsStream>;
+  /** The requests that change something: one at a time of each stream. */
+  readonly requests: Turns;
 }
 
 /** One call. */
