@@ -11,7 +11,7 @@ import type { ServedResource } from "../server/calls/service-options.ts";
 import type { WatchStream } from "../storage/storage.ts";
 
 /** How long a feed is waited for, so that its changes come before those of another, in milliseconds. */
-const orderMs = 1_000;
+const orderMs = 10_000;
 
 /** What takes the objects of a resource. What they change counts from `commit` on. */
 export interface FeedTarget {
@@ -72,7 +72,7 @@ export class Feed {
   }
 
   /**
-   * Resolves when the target has everything that the store has now, or after a second. Never rejects: while the store is away
+   * Resolves when the target has everything that the store has now, or after ten seconds. Never rejects: while the store is away
    * nothing is known to be missing.
    */
   async caughtUp(): Promise<void> {

@@ -20,7 +20,7 @@ export const xdsBounds: readonly Bound[] = [
   },
   {
     what: "resources of xDS, and the instances that they are computed from",
-    owners: ["Catalog", "StoredType", "Services"],
+    owners: ["Catalog", "Feed", "StoredType", "Services"],
     bound: "objects in the cache; of services without instances, the names that streams ask for",
     per: "type",
     atBound: "",
