@@ -8,7 +8,7 @@ import { maxTimerMs } from "../base/clock.ts";
  * A type of option values. It parses the text of a flag, a variable or a YAML scalar. The message of an issue continues a
  * sentence that begins with the value: `"5" is not …`.
  */
-function parsed<T>(accepted: string, parse: (text: string) => T | undefined): z.ZodType<T> {
+export function parsed<T>(accepted: string, parse: (text: string) => T | undefined): z.ZodType<T> {
   const message = `is not ${accepted}`;
   return z
     .union([z.string(), z.number().transform(String)], { error: message })

@@ -6,7 +6,7 @@ import { runInTimeSlices } from "../base/event-loop-turns.ts";
 import { settledWithin } from "../base/wait.ts";
 import type { Identity } from "../identity/identity.ts";
 import { CallPipeline } from "./call-pipeline.ts";
-import type { RawServices } from "./calls/methods.ts";
+import type { Door, RawServices } from "./calls/methods.ts";
 import type { ServiceOptions } from "./calls/service-options.ts";
 import type { WebDoor } from "./calls/web-door.ts";
 import { createService, type Service } from "./create-service.ts";
@@ -51,6 +51,8 @@ export interface ServerOptions extends ServiceOptions {
   readonly rawServices?: RawServices | undefined;
   /** Lets clients call by other protocols than gRPC, over HTTP/1 and HTTP/2. Default: they may not. */
   readonly webDoor?: WebDoor | undefined;
+  /** Protocols that are served beside this service's own. The server does not close them. Default: none. */
+  readonly doors?: readonly Door[] | undefined;
   /** Pages that clients may get from the same port by HTTP/1. Default: HTTP/1 is not served. */
   readonly pages?: Http1Pages | undefined;
 }
@@ -131,11 +133,11 @@ export class RunningServer {
     this.#handshakes = new HandshakeFailures(clock, logger, "gRPC");
     const defences = new Http2Defences(clock, logger, limits, this.#handshakes);
     this.#defences = defences;
-    this.#service = createService(options, defences);
-    const { context, authentication } = this.#service;
+    this.#service = createService(options, defences, options.doors);
+    const { context, authentication, methods } = this.#service;
     const isUnix = "path" in addressOf(options.listen);
     this.#connections = new Connections(clock, { ...limits, isUnix }, defences);
-    this.#openCalls = new OpenCalls(context, this.#connections, rawServices);
+    this.#openCalls = new OpenCalls(context, this.#connections, rawServices, methods);
     this.#pipeline = new CallPipeline(this.#service, this.#openCalls, options);
     const onWithdrawn = (session: ClientConnection): void => context.credentials.withdraw(session);
     this.#verifiedPeers =

@@ -127,6 +127,14 @@ export interface BidiMethod {
   readonly converse: (call: ServerCall, next: NextRequest) => void;
 }
 
+/** A protocol with streams of requests beside this service's own, such as xDS. */
+export interface Door {
+  /** Its methods by their paths, for the server whose context this is. Called once. */
+  methods(context: ServiceContext): ReadonlyMap<string, BidiMethod>;
+  /** The server shuts down: ends its streams. */
+  drain(): void;
+}
+
 /** Every method that the server implements, by its path, `/package.Service/Method`. */
 export interface Methods {
   readonly single: ReadonlyMap<string, SingleRequestMethod>;

@@ -2,7 +2,7 @@ import { constants, type ServerHttp2Session, type ServerHttp2Stream } from "node
 import type { Socket } from "node:net";
 import { status } from "@grpc/grpc-js";
 import { descriptors } from "../../wire/descriptors.ts";
-import { methodOf, type RawServices } from "../calls/methods.ts";
+import { type Methods, methodOf, type RawServices } from "../calls/methods.ts";
 import type { ServiceContext } from "../calls/service-context.ts";
 import type { CallerLimits } from "../limits/caller-limits.ts";
 import type { CallOwner } from "../limits/callers.ts";
@@ -15,6 +15,7 @@ export class OpenCalls {
   readonly #context: ServiceContext;
   readonly #connections: Connections;
   readonly #rawServices: RawServices | undefined;
+  readonly #methods: Pick<Methods, "streaming">;
   #size = 0;
   #onIdle: (() => void) | undefined;
 
@@ -22,10 +23,12 @@ export class OpenCalls {
     context: ServiceContext,
     connections: Connections,
     rawServices: RawServices | undefined,
+    methods: Pick<Methods, "streaming">,
   ) {
     this.#context = context;
     this.#connections = connections;
     this.#rawServices = rawServices;
+    this.#methods = methods;
   }
 
   /** Counts a call until its stream is closed. */
@@ -74,7 +77,8 @@ export class OpenCalls {
   #labelOf(path: string): string {
     if (this.#context.observer === undefined) return "";
     const own = descriptors.inputs.has(path) ? methodOf(path) : undefined;
-    return own ?? this.#rawServices?.methodAt(path)?.label ?? "unknown";
+    const ofDoor = this.#methods.streaming.get(path)?.name;
+    return own ?? ofDoor ?? this.#rawServices?.methodAt(path)?.label ?? "unknown";
   }
 
   /** Reports a call to the observer. Returns what reports its end. */

@@ -94,10 +94,10 @@ async function start(asked: Asked): Promise<{ port: number }> {
   const defences = new Http2Defences(clock, logger, limits, handshakes);
   const context = createServiceContext({ resources: new Map(), clock, logger, limits }, defences);
   const connections = new Connections(clock, { ...limits, isUnix: false }, defences);
-  const openCalls = new OpenCalls(context, connections, undefined);
   const webDoor = new ObservedDoor();
   const factsOf = (call: object): CallFacts => webDoor.facts.get(call) as CallFacts;
   const { methods } = new ConformanceService(registry, limits.maxRequestBytes, factsOf);
+  const openCalls = new OpenCalls(context, connections, undefined, methods);
   const service = { context, methods, authentication: undefined, drain: () => {} };
   const pipeline = new CallPipeline(service, openCalls, { webDoor });
   const { callers } = context.callerLimits;
