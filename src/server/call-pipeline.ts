@@ -91,7 +91,7 @@ export class CallPipeline {
 
   /**
    * `rawServices` are services with raw calls; undefined: every call is read. `webDoor` translates calls of other protocols;
-   * undefined: there are none.
+   * undefined: no other protocol is served.
    */
   constructor(
     { methods, context, authentication }: Service,

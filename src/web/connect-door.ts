@@ -55,8 +55,11 @@ const acceptedTypes = [...contentTypes.keys()].join(", ");
 export interface WebDoorOptions {
   /** See `AllowedOrigins`. Default: none, so that no page may call. */
   readonly allowedOrigins?: readonly string[] | undefined;
-  /** The types of the messages of a method, by its path. Default: those that this service serves. */
-  readonly typesOf?: (path: string) => MethodTypes;
+  /**
+   * The types of the messages of a method, by its path; undefined: they are not known, so it has no JSON. Default: those that
+   * this service serves.
+   */
+  readonly typesOf?: (path: string) => MethodTypes | undefined;
 }
 
 /**
@@ -65,7 +68,7 @@ export interface WebDoorOptions {
  */
 export class ConnectDoor implements WebDoor {
   readonly #origins: AllowedOrigins;
-  readonly #typesOf: (path: string) => MethodTypes;
+  readonly #typesOf: (path: string) => MethodTypes | undefined;
 
   constructor({ allowedOrigins = [], typesOf = servedTypes }: WebDoorOptions = {}) {
     this.#origins = new AllowedOrigins(allowedOrigins);
@@ -98,6 +101,12 @@ export class ConnectDoor implements WebDoor {
         : "It has a stream: call it with application/connect+json, application/connect+proto, or application/x-ndjson.";
       return answered(415, hint, { "accept-post": acceptedTypes });
     }
+    const isJson = type.form === "json" || type.form === "lines";
+    const types = isJson ? this.#typesOf(path) : undefined;
+    if (isJson && types === undefined) {
+      const binary = shape === "unary" ? "application/proto" : "application/connect+proto";
+      return answered(415, `The method has no JSON: call it with ${binary}.`);
+    }
     // Requests of a known length are there before the first response.
     if (shape === "both" && version === "HTTP/1.1" && headers["content-length"] === undefined)
       return answered(
@@ -116,8 +125,6 @@ export class ConnectDoor implements WebDoor {
       timeoutMs: isTimeout && (timeoutMs ?? 0) <= maxTimerMs ? timeoutMs : undefined,
       translate: (carrier, context) => {
         const { protocol, form } = type;
-        const isJson = form === "json" || form === "lines";
-        const types = isJson ? this.#typesOf(path) : undefined;
         const { maxRequestBytes } = context.limits;
         const header = (key: string): string | undefined => headers[key]?.toString();
         const options = {
@@ -138,12 +145,12 @@ export class ConnectDoor implements WebDoor {
   }
 }
 
-function servedTypes(path: string): MethodTypes {
-  const { inputs, outputs } = descriptors;
-  return {
-    request: servedType(inputs.get(path) ?? ""),
-    response: servedType(outputs.get(path) ?? ""),
-  };
+/** Undefined for the methods of another door. */
+function servedTypes(path: string): MethodTypes | undefined {
+  const request = descriptors.inputs.get(path);
+  const response = descriptors.outputs.get(path);
+  if (request === undefined || response === undefined) return undefined;
+  return { request: servedType(request), response: servedType(response) };
 }
 
 function formOf(form: ContentType["form"]): typeof binaryForm {

@@ -9,7 +9,7 @@ import { jsonOf } from "../wire/json/message-to-json.ts";
 import { servedType } from "../wire/json/served-types.ts";
 import { base64, enveloped } from "./message-form.ts";
 
-/** The response of a protocol to a request: its headers, and how its status is told. */
+/** The response of a protocol to a request: its headers, and how it reports its status. */
 export interface Protocol {
   /** The names of the request's header with the compression of messages, and with those that its client accepts. */
   readonly encodingHeader: string;
@@ -126,7 +126,7 @@ function unpadded(bytes: Uint8Array): string {
   return base64(bytes).replace(/=+$/, "");
 }
 
-/** The JSON of Connect's errors. Each detail has its JSON beside its bytes, for those who read it. */
+/** The JSON of Connect's errors. Each detail has its JSON beside its bytes, for people to read. */
 function errorOf(why: WireStatus): object {
   const details = detailsIn(why).map(({ type_url, value }) => {
     const type = type_url.slice(type_url.lastIndexOf("/") + 1);

@@ -58,7 +58,7 @@ export function encodedStatus({ metadata }: WireStatus): Uint8Array {
   return metadata.get(detailsKey)[0] as Buffer;
 }
 
-/** The details of a status, each an encoded message of the type that its URL names; none if it has none. */
+/** The details of a status, each an encoded message of the type that its URL names. Empty without details. */
 export function detailsIn(status: WireStatus): readonly Any__Output[] {
   const encoded = encodedStatus(status) as Buffer | undefined;
   return encoded === undefined ? [] : statusType.decode(encoded).details;

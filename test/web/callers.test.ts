@@ -46,7 +46,7 @@ test.each(protocols)("%s: tokens, rights and the audit", async (_, how) => {
   expect(await failureOf(firstOf(client.watch(other, ann)))).toEqual(denied);
   const written = client.put({ resource: "pods", key: "a/1", value: Buffer.of(1) }, ann);
   expect(await failureOf(written)).toEqual(denied);
-  const unknown = { headers: { authorization: "Bearer nobody" } };
+  const unknown = { headers: { authorization: "Bearer unknown" } };
   const unauthenticated = { code: Code.Unauthenticated, reason: "UNAUTHENTICATED" };
   expect(await failureOf(client.get(allowed, unknown))).toEqual(unauthenticated);
   const entries = audited.map(({ identity: { name }, method, allowed: isAllowed }) => [

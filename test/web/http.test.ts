@@ -194,7 +194,7 @@ describe.each(["1.1", "2"] as const)("HTTP/%s", (version) => {
     ["no origin is allowed", [], page],
     ["another origin is allowed", [page], "https://other.example"],
     ["a part of it is allowed", [page], `${page}.attacker.example`],
-    ["the page has none", [page], "null"],
+    ["the page has no origin", [page], "null"],
   ])("a page can't call if %s", async (_, allowedOrigins, origin) => {
     const { request, storage } = await serveWeb(version, { allowedOrigins });
     const preflight = { ":method": "OPTIONS", origin, "access-control-request-method": "POST" };

@@ -78,7 +78,7 @@ export function webClient(port: number, how: WebProtocol, more: object = {}): We
   return { ...(reading as Client<never>), ...(writing as Client<never>) } as unknown as WebClient;
 }
 
-/** The reason in the details of an error; undefined: it has none. */
+/** The reason in the details of an error; undefined: it has no reason. */
 export function reasonOf(error: ConnectError): string | undefined {
   const info = registry.getMessage("google.rpc.ErrorInfo");
   if (info === undefined) return undefined;

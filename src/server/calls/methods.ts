@@ -190,7 +190,7 @@ export interface HttpCall extends RawCall {
 export interface CarrierCall extends HttpCall {
   requestBytes: number;
   /**
-   * Ends the call with the last bytes of its response, behind what was sent. Its protocol has told the client the status in
+   * Ends the call with the last bytes of its response, behind what was sent. Its protocol has written the status into
    * them. Its headers have been sent.
    */
   finish(last: Uint8Array, code: status): void;

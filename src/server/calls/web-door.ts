@@ -34,7 +34,7 @@ export interface WebCall extends ServerCall {
 export interface WebRequest {
   /** The method's path, `/package.Service/Method`. There may be no such method. Empty: it is not a call of one. */
   readonly path: string;
-  /** After how many milliseconds its deadline passes; undefined: it has none. */
+  /** After how many milliseconds its deadline passes; undefined: there is no deadline. */
   readonly timeoutMs: number | undefined;
   /** Makes the call of the one that carries its bytes. Undefined: that has been answered. */
   translate(carrier: CarrierCall, context: ServiceContext): WebCall | undefined;
@@ -42,7 +42,7 @@ export interface WebRequest {
 
 /** Lets clients call the methods of gRPC by other protocols over HTTP. */
 export interface WebDoor {
-  /** Undefined: the request is not a call. `shapeOf`: the shape of the method at a path; undefined: there is none. */
+  /** Undefined: the request is not a call. `shapeOf`: the shape of the method at a path; undefined: there is no such method. */
   requestAt(
     head: RequestHead,
     shapeOf: (path: string) => MethodShape | undefined,

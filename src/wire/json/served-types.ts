@@ -23,7 +23,7 @@ const ENUM = 14;
 
 const known = new Map<string, Message>();
 
-/** The type of a message that this service serves, by its full name. Throws an Error if there is none. */
+/** The type of a message that this service serves, by its full name. Throws an Error for any other name. */
 export function servedType(fullName: string): Message {
   const found = known.get(fullName);
   if (found !== undefined) return found;

@@ -29,7 +29,7 @@ import { type CallFacts, ConformanceService } from "./service.ts";
 
 /*
  * A server under test for the Connect project's conformance suite: the pipeline of calls and the door of this service, with the
- * suite's own methods in place of its own. The suite starts it, and tells it what to serve on its standard input.
+ * suite's own methods in place of its own. The suite starts it, and says on its standard input what to serve.
  */
 
 const [descriptors = ""] = process.argv.slice(2);
