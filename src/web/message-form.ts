@@ -46,7 +46,7 @@ export function base64(bytes: Uint8Array): string {
 }
 
 /** The JSON of messages that streams share. */
-const jsonOfFrames = new WeakMap<Uint8Array, Buffer>();
+const envelopesOfFrames = new WeakMap<Uint8Array, Buffer>();
 
 /** Maximum size of the JSON of a request, as a part of the maximum size of the request: its bytes are base64. */
 export const jsonGrowth = 1.5;
@@ -60,7 +60,7 @@ export function jsonForm(
   maxBytes: number,
   isInLines: boolean,
 ): MessageForm {
-  const known = isInLines ? linesOfFrames : jsonOfFrames;
+  const known = isInLines ? linesOfFrames : envelopesOfFrames;
   return {
     isShared: false,
     outgoing: (frame) =>

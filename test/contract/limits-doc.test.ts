@@ -27,6 +27,7 @@ const bounds: readonly Bound[] = [
  */
 const exceptions: Readonly<Record<string, string>> = {
   fieldsByMessage: "the messages of etcd's protos",
+  typesByName: "the messages of this service's protos",
   CertificateStore:
     "the connections of a server or client that take its certificates, fixed at start",
   CachedResources: "resources, fixed at start",

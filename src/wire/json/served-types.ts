@@ -21,11 +21,11 @@ const scalarTypes: Readonly<Record<number, Scalar>> = {
 
 const ENUM = 14;
 
-const known = new Map<string, Message>();
+const typesByName = new Map<string, Message>();
 
 /** The type of a message that this service serves, by its full name. Throws an Error for any other name. */
 export function servedType(fullName: string): Message {
-  const found = known.get(fullName);
+  const found = typesByName.get(fullName);
   if (found !== undefined) return found;
   const declared = descriptors.messages.get(fullName);
   if (declared === undefined) throw new Error(`There is no message type ${fullName}.`);
@@ -37,7 +37,7 @@ export function servedType(fullName: string): Message {
     ...{ byNumber, byName, isStrict: true },
   };
   // Before its fields, since a message may contain itself.
-  known.set(fullName, type);
+  typesByName.set(fullName, type);
   for (const descriptor of declared) {
     const field = fieldOf(descriptor);
     byNumber.set(field.number, field);
