@@ -1,4 +1,5 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
+import { status } from "@grpc/grpc-js";
 import { expect, test } from "vitest";
 import { systemClock } from "../../src/base/clock.ts";
 import { Cacher } from "../../src/cacher/cacher.ts";
@@ -158,10 +159,14 @@ async function openWorld(open: () => Promise<Opened>) {
     cacher.start();
     cachers.set(name, cacher);
   }
+  // Not faster than half the time of etcd, which sends what a new watch has missed every 100 ms: a service waits for it 3 s.
   const until = async (isDone: () => boolean): Promise<void> => {
+    let before = performance.now();
     while (!isDone()) {
-      clock.advance(1);
       await nextTurn();
+      const now = performance.now();
+      clock.advance(Math.min(1, (now - before) / 2));
+      before = now;
     }
   };
   await until(() => [...cachers.values()].every(({ ready }) => ready));
@@ -258,6 +263,10 @@ class Recording {
     return Number(this.log.findLast(({ progress }) => progress)?.progress?.tag ?? 0);
   }
 
+  get refusals(): SubscribeResponse__Output[] {
+    return this.log.filter(({ refused }) => refused);
+  }
+
   async #read(): Promise<void> {
     try {
       for (;;) this.log.push(await this.stream.next());
@@ -349,11 +358,24 @@ test.each(stores)(
           if (one.credit !== undefined)
             stream.grant(ids[i]?.at(-1) as number, { messages: 1_000_000 });
         }
-        asked.push(new Set(ids.map((each) => each.at(-1) as number)));
-        stream.requestProgress(0, asked.length);
-        await until(() => recording.answered === asked.length || recording.failure !== undefined);
-        expect(recording.failure).toBeUndefined();
-        expect(recording.log.filter(({ refused }) => refused)).toEqual([]);
+        const all = new Set(ids.map((each) => each.at(-1) as number));
+        while (recording.answered < asked.length || asked.at(-1) !== all) {
+          const before = recording.refusals.length;
+          asked.push(all);
+          stream.requestProgress(0, asked.length);
+          await until(
+            () =>
+              recording.answered === asked.length ||
+              recording.refusals.length > before ||
+              recording.failure !== undefined,
+          );
+          expect(recording.failure).toBeUndefined();
+        }
+        // A progress that a busy etcd was too slow for. All else succeeds.
+        const others = recording.refusals.filter(
+          ({ id, refused }) => Number(id) !== 0 || refused?.code !== status.UNAVAILABLE,
+        );
+        expect(others).toEqual([]);
         expect(wrongCuts(recording.log, asked)).toEqual([]);
         for (const [i, one] of requested.entries()) {
           const { changes } = models.get(one.resource) as Model;

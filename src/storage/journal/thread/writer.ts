@@ -19,8 +19,11 @@ const minReservedPages = 64;
 /** SQLite's own limit. */
 const maxPageCount = 0xffff_fffe;
 
-/** How long a commit waits while history is removed to make room for it, in milliseconds. */
-const maxMakeRoomMs = 1_000;
+/**
+ * Steps of removing history that a commit without room waits for, of some milliseconds each. Not a time, as a slow disk would
+ * make a store look full that is not.
+ */
+const maxRoomSteps = 200;
 
 /** Writes commits to the data file. */
 export class JournalWriter {
@@ -57,7 +60,7 @@ export class JournalWriter {
    */
   commit(call: CommitCall): void {
     if (this.#fault !== undefined) throw this.#fault;
-    const giveUpAt = performance.now() + maxMakeRoomMs;
+    let steps = maxRoomSteps;
     for (;;) {
       try {
         this.#allow(hasPuts(call) ? this.#maxPutPages : this.#maxPages);
@@ -66,16 +69,29 @@ export class JournalWriter {
       } catch (error) {
         if (sqliteCode(error) !== sqliteCodes.full) throw this.#failed(error);
         const isAtLimit = this.#isAtLimit(call);
-        const isInTime = performance.now() < giveUpAt;
-        if (!(isAtLimit && isInTime && this.#makeRoom())) throw this.#full(isAtLimit);
+        this.#allow(this.#maxPages);
+        const used = isAtLimit ? this.#removeHistory(call, steps) : 0;
+        if (used === 0) throw this.#full(isAtLimit);
+        steps -= used;
       } finally {
         this.#allow(this.#maxPages);
       }
     }
   }
 
-  /** Removes a part of the history. Returns whether there was any. */
-  #makeRoom(): boolean {
+  /** Removes history until the call may have room, in at most so many steps. Returns their number. */
+  #removeHistory(call: CommitCall, maxSteps: number): number {
+    const most = (hasPuts(call) ? this.#maxPutPages : this.#maxPages) - leastPages(call);
+    let steps = 0;
+    while (steps < maxSteps && this.#removeStep()) {
+      steps++;
+      if (this.#data.usedPages <= most) break;
+    }
+    return steps;
+  }
+
+  /** Returns whether there was any history. */
+  #removeStep(): boolean {
     try {
       return this.#retention.clean(true);
     } catch (error) {
@@ -191,6 +207,11 @@ export class JournalWriter {
     );
     return this.#fault;
   }
+}
+
+/** The pages that a commit needs at the very least. */
+function leastPages({ records }: CommitCall): number {
+  return Math.ceil(records.length / pageBytes);
 }
 
 function hasPuts({ records, entries }: CommitCall): boolean {
