@@ -43,7 +43,7 @@ const sharingTests = globSync([
   "test/{base,cacher,client,codec,config,identity,model,policy,protobuf}/**/*.test.ts",
   "test/{contract,packages,reflector,selector,storage,telemetry,wire}/**/*.test.ts",
   "test/{cli,deploy,etcd-api,examples,guarantees,relay,scripts,server,status,tracing}/**/*.test.ts",
-  "test/{etcd,foreign}/**/*.test.ts",
+  "test/{etcd,foreign,xds}/**/*.test.ts",
   "test/{*,bench/message-scanner,docs/{comments,pages,readme-costs}}.test.ts",
   "test/faults/{etcd-cluster,relay,seeded,soak-report,watch-reordering,subscribed-watch,hostile/*}.test.ts",
   "test/workers/{connection-distributor,merged-metrics,worker-config,worker-pool}.test.ts",

@@ -1,6 +1,6 @@
 /** The watchers of the demo, in their own process, so that their work does not delay the writer's clock. */
 import { createHistogram, type RecordableHistogram } from "node:perf_hooks";
-import { type Client, connect } from "../src/client/client.ts";
+import { type Client, connect } from "../src/client/connect.ts";
 import { answerParent, Child } from "./child.ts";
 import { monotonicMs } from "./monotonic-clock.ts";
 

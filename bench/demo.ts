@@ -5,7 +5,7 @@
 import { once } from "node:events";
 import { setTimeout as delay } from "node:timers/promises";
 import { parseArgs } from "node:util";
-import { connect } from "../src/client/client.ts";
+import { connect } from "../src/client/connect.ts";
 import { type Served, startServe } from "../test/cli/serve/serve-process.ts";
 import { startEtcd } from "../test/etcd/etcd.ts";
 import { DemoWatchers } from "./demo-watchers.ts";

@@ -2,7 +2,7 @@
  * An informer over a connection, in its own process. Started by informer.ts, which sends it messages by IPC. Needs
  * `--expose-gc`.
  */
-import { connect } from "../src/client/client.ts";
+import { connect } from "../src/client/connect.ts";
 import type { SharedInformer } from "../src/client/informer/shared-informer.ts";
 import { bytes } from "../src/client/values/value-codec.ts";
 import { answerParent } from "./child.ts";

@@ -42,6 +42,7 @@ import { transact } from "./transact.ts";
 import { upstreamCost } from "./upstream-cost.ts";
 import { warmStart } from "./warm-start.ts";
 import { workers } from "./workers.ts";
+import { xds } from "./xds.ts";
 
 const benchmarks: readonly Benchmark[] = [
   ...[fanout, upstreamCost, latency, listCost, reconnect, idleMemory, cacheMemory, eventCost],
@@ -57,7 +58,7 @@ const benchmarks: readonly Benchmark[] = [
     firstMinute,
   ],
   ...[policyCost, telemetry, flood, workers, portSharing, relays, relayFailover, million],
-  ...[etcdFanout, etcdRelay, etcdClients, views, shards, subscribe, objectCache, compress],
+  ...[etcdFanout, etcdRelay, etcdClients, views, shards, subscribe, objectCache, compress, xds],
   transact,
   leases,
   embedded,

@@ -1,6 +1,6 @@
 /** An ObjectCache in its own process, with a reference to each key, and a writer of these keys. */
 import { setTimeout as delay } from "node:timers/promises";
-import { type Client, connect } from "../src/client/client.ts";
+import { type Client, connect } from "../src/client/connect.ts";
 import { ObjectCache } from "../src/client/object-cache/object-cache.ts";
 import { jsonValues } from "../src/client/values/value-codec.ts";
 import { answerParent } from "./child.ts";

@@ -6,6 +6,7 @@ import { spawnSync } from "node:child_process";
 import { chmodSync, copyFileSync, cpSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { argv, chdir, exit } from "node:process";
+import { makeLivePage } from "./live-page.ts";
 
 chdir(join(import.meta.dirname, ".."));
 
@@ -24,5 +25,9 @@ if (argv[2] === "client") {
   // The status page, as it is.
   const page = "server/admin/status/page";
   cpSync(`src/${page}`, `dist/${page}`, { recursive: true });
+  await makeLivePage();
+  for (const folder of ["page", "build"].map((name) => `server/admin/live/${name}`)) {
+    cpSync(`src/${folder}`, `dist/${folder}`, { recursive: true });
+  }
   chmodSync("dist/cli/main.js", 0o755);
 }

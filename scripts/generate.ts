@@ -1,17 +1,19 @@
 /**
  * Generates the files that are derived from the protos: the descriptor set for server reflection, the TypeScript types,
- * and the definitions that the client and the service load. With `--check` it writes nothing and fails if the committed
+ * the definitions that the client and the service load, and the descriptor set of the types of xDS. With `--check` it writes nothing and fails if the committed
  * files differ.
  */
 import { spawnSync } from "node:child_process";
-import { globSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { globSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
-import { join, relative } from "node:path";
+import { dirname, join, relative } from "node:path";
 import { argv, exit, stderr } from "node:process";
+import { xdsFiles } from "./xds-files.ts";
 
 const types = "src/wire/generated";
 const descriptors = "proto/watchfanout.binpb";
+const xdsDescriptors = "proto/xds.binpb";
 
 function run(command: string, args: readonly string[]): void {
   const { status, error, stderr: said } = spawnSync(command, args, { encoding: "utf8" });
@@ -32,6 +34,22 @@ function generate(typesFolder: string, descriptorFile: string): void {
     join(typesFolder, "proto-json.ts"),
     `/** All protos, as protobufjs writes them in JSON: nothing is read or parsed at import. */\nexport const protoJson: object = ${json};\n`,
   );
+}
+
+/** The types that values of xDS may have in JSON, with what they consist of. */
+function generateXds(descriptorFile: string): void {
+  const folder = mkdtempSync(join(tmpdir(), "watch-fanout-xds-"));
+  try {
+    for (const [name, content] of xdsFiles()) {
+      const file = join(folder, name);
+      mkdirSync(dirname(file), { recursive: true });
+      writeFileSync(file, content);
+    }
+    const options = ["--as-file-descriptor-set", "--exclude-source-info"];
+    run("buf", ["build", folder, ...options, "--output", descriptorFile]);
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
 }
 
 /** The part of protobufjs that parses protos. */
@@ -58,13 +76,14 @@ function contents(folder: string): Map<string, string> {
   return new Map(files.map((file) => [file, readFileSync(join(folder, file), "utf8")]));
 }
 
-function differences(freshTypes: string, freshDescriptors: string): string[] {
+function differences(freshTypes: string, freshDescriptors: string, freshXds: string): string[] {
   const fresh = contents(freshTypes);
   const committed = contents(types);
   const names = new Set([...fresh.keys(), ...committed.keys()]);
   const differing = [...names].filter((name) => fresh.get(name) !== committed.get(name));
   const found = differing.map((name) => join(types, name));
   if (!readFileSync(freshDescriptors).equals(readFileSync(descriptors))) found.push(descriptors);
+  if (!readFileSync(freshXds).equals(readFileSync(xdsDescriptors))) found.push(xdsDescriptors);
   return found;
 }
 
@@ -73,8 +92,10 @@ if (argv.includes("--check")) {
   try {
     const freshTypes = join(scratch, "types");
     const freshDescriptors = join(scratch, "descriptors.binpb");
+    const freshXds = join(scratch, "xds.binpb");
     generate(freshTypes, freshDescriptors);
-    const stale = differences(freshTypes, freshDescriptors);
+    generateXds(freshXds);
+    const stale = differences(freshTypes, freshDescriptors, freshXds);
     if (stale.length > 0) {
       stderr.write(`Not current with the protos; run "npm run generate": ${stale.join(", ")}\n`);
       exit(1);
@@ -85,5 +106,6 @@ if (argv.includes("--check")) {
 } else {
   rmSync(types, { recursive: true, force: true });
   generate(types, descriptors);
-  stderr.write(`Wrote ${relative(".", types)} and ${descriptors}.\n`);
+  generateXds(xdsDescriptors);
+  stderr.write(`Wrote ${relative(".", types)}, ${descriptors} and ${xdsDescriptors}.\n`);
 }

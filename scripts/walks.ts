@@ -7,7 +7,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
-import { type Client, connect } from "../src/client/client.ts";
+import { type Client, connect } from "../src/client/connect.ts";
 import { startServe } from "../test/cli/serve/serve-process.ts";
 import { startEtcd } from "../test/etcd/etcd.ts";
 import { RawGrpc } from "../test/etcd-api/raw-grpc.ts";

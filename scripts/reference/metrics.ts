@@ -47,6 +47,7 @@ import {
   registerSkippedKeys,
   registerUndecodableValues,
 } from "../../src/telemetry/storage-metrics.ts";
+import { registerXdsMetrics } from "../../src/telemetry/xds-metrics.ts";
 import { type ExposedMetric, parseExposition } from "./exposition.ts";
 import { bullet, code, paragraph } from "./markdown.ts";
 
@@ -147,6 +148,13 @@ async function serviceGroups(): Promise<readonly Group[]> {
     };
     registerServerMetrics(meter, { stats: () => stats });
   };
+  const xds = (meter: Meter): void => {
+    const refused = { cds: 0, eds: 0, lds: 0, rds: 0, sds: 0 };
+    const followed = { names: 0, ofAll: 0 };
+    const type = { type: "cds", resource: "a", served: 0, instances: undefined } as const;
+    const types = [{ ...type, followed, invalid: 0, firstInvalid: [] }];
+    registerXdsMetrics(meter, { report: () => ({ streams: 0, types, refusals: [], refused }) });
+  };
   const rights = (meter: Meter): void => {
     const denied = { get: 0, list: 0, watch: 0, put: 0, delete: 0 };
     registerRightsMetrics(meter, { denied, revoked: 0 }, { lines: 0, dropped: 0, failures: 0 });
@@ -197,6 +205,7 @@ async function serviceGroups(): Promise<readonly Group[]> {
     ["Connections and memory held for clients", await exposed(held)],
     ["Rights and audit", await exposed(rights)],
     ["etcd API, with --etcd-api", await exposed(etcdApi)],
+    ["xDS, with --xds", await exposed(xds)],
     ["Traces, with --otlp-endpoint", await exposed(spans)],
     ["Workers, with --workers", await exposed(workers)],
   ];

@@ -1,5 +1,5 @@
 import type { OutgoingHttpHeaders } from "node:http2";
-import { type Metadata, type ServiceError, status } from "@grpc/grpc-js";
+import type { Metadata } from "@grpc/grpc-js";
 import {
   type Attributes,
   context,
@@ -10,9 +10,15 @@ import {
   TraceFlags,
   trace,
 } from "@opentelemetry/api";
+import { codeName, codes } from "./grpc-codes.ts";
+
+/** What takes the headers of a trace. */
+interface Carrier {
+  set(name: string, value: string): unknown;
+}
 
 const metadataSetter = {
-  set: (metadata: Metadata, name: string, value: string) => metadata.set(name, value),
+  set: (carrier: Carrier, name: string, value: string) => carrier.set(name, value),
 };
 
 const headerSetter = {
@@ -35,7 +41,7 @@ export function addressAttributes(address: string): Attributes {
 
 /** What the status of a call adds to its span. `code` may be one that gRPC does not define. */
 export function statusAttributes(code: number, isError: boolean): Attributes {
-  const name = status[code] ?? String(code);
+  const name = codeName(code);
   return isError ? { "rpc.status_code": name, "error.type": name } : { "rpc.status_code": name };
 }
 
@@ -79,7 +85,7 @@ export function beginForwardedSpan(
 }
 
 /** Adds the trace of a span to the metadata of its call. No effect where no tracing is set up. */
-export function injectSpan(span: Span, metadata: Metadata): void {
+export function injectSpan(span: Span, metadata: Carrier): void {
   propagation.inject(trace.setSpan(context.active(), span), metadata, metadataSetter);
 }
 
@@ -92,8 +98,8 @@ export class ClientSpan {
   }
 
   /** The call has ended; null: with a response. */
-  ended(error: Pick<ServiceError, "code"> | null): void {
-    const code = error === null ? status.OK : error.code;
+  ended(error: { readonly code: number } | null): void {
+    const code = error === null ? codes.OK : error.code;
     this.#span.setAttributes(statusAttributes(code, error !== null));
     // The texts of errors are left out, since they may have keys.
     if (error !== null) this.#span.setStatus({ code: SpanStatusCode.ERROR });

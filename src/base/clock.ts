@@ -23,14 +23,32 @@ export interface Timer {
 export const systemClock: Clock = {
   now: () => performance.now(),
   setTimeout: (callback, delayMs) => {
-    const timeout = setTimeout(callback, delayMs).unref();
+    const timeout = setTimeout(callback, delayMs);
+    // In a browser it is a number, and keeps nothing alive.
+    timeout.unref?.();
     return { cancel: () => clearTimeout(timeout) };
   },
-  setImmediate: (callback) => {
-    const immediate = setImmediate(callback);
-    return { cancel: () => clearImmediate(immediate) };
-  },
+  setImmediate:
+    typeof setImmediate === "function"
+      ? (callback) => {
+          const immediate = setImmediate(callback);
+          return { cancel: () => clearImmediate(immediate) };
+        }
+      : nextTask,
 };
+
+/** `setImmediate` in a browser: a message to itself, as browsers delay the timers of pages that are not in front. */
+function nextTask(callback: () => void): Timer {
+  const { port1, port2 } = new MessageChannel();
+  const called = (): void => {
+    port1.close();
+    callback();
+  };
+  // The types are those of Node.js.
+  Object.assign(port1, { onmessage: called });
+  port2.postMessage(undefined);
+  return { cancel: () => port1.close() };
+}
 
 /**
  * The system's time, with timers that keep the process alive. For clients: while the server is unreachable, such a

@@ -1,4 +1,5 @@
 import type { Clock } from "./clock.ts";
+import { emitWarning } from "./warning.ts";
 
 /** Writes log lines: fields, and what has happened. A logger of pino is one. */
 export interface Logger {
@@ -20,7 +21,7 @@ export function guardedLogger(logger: Logger): Logger {
       try {
         logger[level](fields, text);
       } catch (error) {
-        process.emitWarning(error instanceof Error ? error : String(error));
+        emitWarning(error instanceof Error ? error : String(error));
       }
     };
   return { info: guarded("info"), warn: guarded("warn"), error: guarded("error") };

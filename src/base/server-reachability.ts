@@ -1,5 +1,5 @@
-import { type Client, connectivityState } from "@grpc/grpc-js";
 import type { Clock } from "./clock.ts";
+import { type Channel, connectivity } from "./grpc-codes.ts";
 import type { Reachability } from "./stream-backoff.ts";
 
 /** Minimum time between two notifications, in milliseconds. */
@@ -8,7 +8,7 @@ const minIntervalMs = 10_000;
 /** A server whose connection is observed. */
 export interface ObservedServer {
   /** Its channel, as a call would use it; undefined: the client is closed. */
-  channel(): Promise<ReturnType<Client["getChannel"]> | undefined>;
+  channel(): Promise<Channel | undefined>;
   /** Called each time a connection becomes ready. */
   onConnected?(): void;
 }
@@ -59,13 +59,11 @@ export class ServerReachability implements Reachability {
   async #change(server: ObservedServer): Promise<boolean> {
     const channel = await server.channel();
     const state = channel && stateOnceConnecting(channel);
-    if (channel === undefined || state === connectivityState.SHUTDOWN) return false;
+    if (channel === undefined || state === connectivity.SHUTDOWN) return false;
     await new Promise<void>((resolve) => {
-      channel.watchConnectivityState(state as connectivityState, Number.POSITIVE_INFINITY, () =>
-        resolve(),
-      );
+      channel.watchConnectivityState(state as number, Number.POSITIVE_INFINITY, () => resolve());
     });
-    if (channel.getConnectivityState(false) === connectivityState.READY) this.#ready(server);
+    if (channel.getConnectivityState(false) === connectivity.READY) this.#ready(server);
     return true;
   }
 
@@ -78,13 +76,11 @@ export class ServerReachability implements Reachability {
   }
 }
 
-type Channel = Pick<ReturnType<Client["getChannel"]>, "getConnectivityState">;
-
 /**
  * The state of a channel, which connects if it is idle. One that was closed stays closed: `getConnectivityState(true)` of
  * grpc-js would make it connect, and connect again whenever that fails, until the process ends.
  */
-export function stateOnceConnecting(channel: Channel): connectivityState {
+export function stateOnceConnecting(channel: Channel): number {
   const state = channel.getConnectivityState(false);
-  return state === connectivityState.SHUTDOWN ? state : channel.getConnectivityState(true);
+  return state === connectivity.SHUTDOWN ? state : channel.getConnectivityState(true);
 }

@@ -4,8 +4,7 @@ import type { Reachability } from "../base/stream-backoff.ts";
 import type { OwnCredentials } from "../cache-files/user-of.ts";
 import { listedSlab, Slabs } from "../model/slabs.ts";
 import type { ListRequest as WireListRequest } from "../wire/generated/watchfanout/v1/ListRequest.ts";
-import { healthService, listWatchService } from "../wire/services.ts";
-import { withRequest } from "./calls/call.ts";
+import { healthMethods, listWatchMethods } from "../wire/methods.ts";
 import { isNotFound } from "./calls/call-failure.ts";
 import { Connection } from "./calls/connection.ts";
 import { broken, decodeDuration, decodeObject, decodeRevision } from "./calls/decode.ts";
@@ -40,6 +39,8 @@ import { type Transacted, type TransactOptions, transact } from "./transact/tran
 import type { Transaction } from "./transact/transaction.ts";
 import { decodeBatchGet } from "./transact/wire-transaction.ts";
 import { type ValidatedWrite, Writes } from "./transact/writes.ts";
+import type { Platform } from "./transport/platform.ts";
+import { withRequest } from "./transport/transport.ts";
 import { TypedResource, type TypedResourceOptions } from "./typed/typed-resource.ts";
 import type { ValueCodec } from "./values/value-codec.ts";
 import type {
@@ -65,14 +66,6 @@ import type { WatchStreams } from "./watch/resuming-watch.ts";
 const maxResources = 100_000;
 
 /**
- * Creates a client. No connection is opened before the first call. Throws INVALID_REQUEST for an invalid address,
- * unusable TLS options, or a timeout, limit or number of attempts that is not above 0.
- */
-export function connect(options: ConnectOptions): Client {
-  return new Client(options);
-}
-
-/**
  * A connection to a watch-fanout service: get, list, watch, put and delete on the raw bytes of any resource.
  * `resource` has the same calls with decoded values.
  *
@@ -90,18 +83,18 @@ export class Client implements ClientCalls {
   readonly #writes: Writes;
   #leases: Leases | undefined;
 
-  /** The same as `connect`. */
-  constructor(options: ConnectOptions) {
+  /** Use `connect`. */
+  constructor(options: ConnectOptions, platform: Platform) {
     this.#clock = options.clock ?? keepAliveClock;
     this.#random = options.random ?? Math.random;
-    this.#connection = new Connection(options, this.#clock, this.#random);
+    this.#connection = new Connection(options, platform, this.#clock, this.#random);
     this.#writes = new Writes(this.#connection);
     this.#watches = new RequestedWatches({
       ...{ clock: this.#clock, random: this.#random, reachability: this.#connection.reachability },
     });
     this.#separateStreams = {
       open: (request, signal, onServer) =>
-        this.#connection.stream(withRequest(listWatchService.Watch, request), signal, onServer),
+        this.#connection.stream(withRequest(listWatchMethods.Watch, request), signal, onServer),
       closing: this.#connection.closing,
     };
   }
@@ -144,7 +137,7 @@ export class Client implements ClientCalls {
   /** Reads one object. Rejects with OBJECT_NOT_FOUND if the key does not exist. */
   async get(resource: string, key: string, options: GetOptions = {}): Promise<ObjectResult> {
     const request = { resource, key, ...wireView(options), ...wirePosition(options) };
-    const response = await this.#connection.read(listWatchService.Get, request, options);
+    const response = await this.#connection.read(listWatchMethods.Get, request, options);
     const result = decodeObjectResult(key, response);
     checkReadAt(options.at, result.revision);
     return result;
@@ -154,7 +147,7 @@ export class Client implements ClientCalls {
   async batchGet(names: readonly ObjectName[], options: ReadOptions = {}): Promise<BatchGetResult> {
     const objects = names.map(({ resource, key }) => ({ resource, key }));
     const request = { objects, ...wirePosition(options) };
-    const response = await this.#connection.read(listWatchService.BatchGet, request, options);
+    const response = await this.#connection.read(listWatchMethods.BatchGet, request, options);
     return decodeBatchGet(names, options.at, response);
   }
 
@@ -183,7 +176,7 @@ export class Client implements ClientCalls {
       ...wireSelection(options),
       ...wirePosition(options),
     };
-    const response = await this.#connection.read(listWatchService.List, request, options);
+    const response = await this.#connection.read(listWatchMethods.List, request, options);
     const remaining = response.remaining_item_count;
     const slabs = new Slabs(listedSlab);
     const page = {
@@ -209,7 +202,7 @@ export class Client implements ClientCalls {
       ...wireSelection(options),
       ...wirePosition(options),
     };
-    const response = await this.#connection.read(listWatchService.List, request, options);
+    const response = await this.#connection.read(listWatchMethods.List, request, options);
     const { remaining_item_count: count, items, history_id: historyId } = response;
     if (count === undefined || items.length > 0) {
       throw invalidRequest(
@@ -257,7 +250,7 @@ export class Client implements ClientCalls {
       history_id: options.historyId ?? "",
       view: `VIEW_${options.view ?? "UNSPECIFIED"}` as const,
     };
-    const response = await this.#connection.read(listWatchService.History, request, options);
+    const response = await this.#connection.read(listWatchMethods.History, request, options);
     return decodeHistoryPage(key, response, options.revision);
   }
 
@@ -294,7 +287,7 @@ export class Client implements ClientCalls {
     for (;;) {
       const after = resources.at(-1)?.name ?? "";
       const request = { after_name: after, check_path: options.checkPath ?? false };
-      const page = await this.#connection.read(listWatchService.Resources, request, options);
+      const page = await this.#connection.read(listWatchMethods.Resources, request, options);
       resources.push(...page.resources.map(decodeResourceInfo));
       if (!page.has_more) return resources;
       const isMore = page.resources.length > 0 && resources.length < maxResources;
@@ -311,7 +304,7 @@ export class Client implements ClientCalls {
     options: Pick<ReadOptions, "signal" | "timeoutMs"> = {},
   ): Promise<boolean> {
     try {
-      const { status } = await this.#connection.read(healthService.Check, { service }, options);
+      const { status } = await this.#connection.read(healthMethods.Check, { service }, options);
       return status === "SERVING";
     } catch (error) {
       if (!(error instanceof WatchFanoutError && isNotFound(error))) throw error;

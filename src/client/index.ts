@@ -27,7 +27,6 @@ export type {
   Storage,
   WatchStream,
 } from "../storage/storage.ts";
-export type { ClientTls, Pem } from "./calls/client-certificates.ts";
 export { shardOf } from "./calls/encode.ts";
 export type { Endpoint } from "./calls/endpoints.ts";
 export type {
@@ -68,7 +67,8 @@ export type {
   TransactionRequest,
   TransactionResult,
 } from "./calls/transaction.ts";
-export { type Client, connect } from "./client.ts";
+export type { Client } from "./client.ts";
+export { connect } from "./connect.ts";
 export {
   type Controller,
   type ControllerHealth,
@@ -169,6 +169,8 @@ export type {
   TransactionResource,
 } from "./transact/transaction.ts";
 export type { ValidatedWrite } from "./transact/writes.ts";
+
+export type { ClientTls, Pem } from "./transport/client-certificates.ts";
 
 export {
   type Deleted,

@@ -1,4 +1,4 @@
-import { isUtf8 } from "node:buffer";
+import { textOf } from "../protobuf/text.ts";
 import { Attributes, noAttributes } from "../selector/attributes.ts";
 import { type Codec, CodecError, type CodecProblem, defaultLabelsPath } from "./codec.ts";
 import { JsonMasks } from "./json-mask.ts";
@@ -60,11 +60,11 @@ export class JsonCodec implements Codec {
   }
 
   attributesOf(value: Uint8Array): Attributes | undefined {
-    let text: string;
+    let text: string | undefined;
     let root: unknown;
     try {
-      if (!isUtf8(value)) return undefined;
-      text = Buffer.from(value.buffer, value.byteOffset, value.byteLength).toString("utf8");
+      text = textOf(value);
+      if (text === undefined) return undefined;
       root = JSON.parse(text);
     } catch {
       // A SyntaxError, or any other error of the engine for a text that is too long or too deeply nested.

@@ -1,4 +1,4 @@
-import { isUtf8 } from "node:buffer";
+import { textOf } from "../protobuf/text.ts";
 import { afterSpace, afterString, afterValue, keyOf } from "./json-text.ts";
 import { canonicalTree, type MaskTree, maskTree, type ValueMask } from "./value-mask.ts";
 
@@ -41,9 +41,9 @@ export class JsonMasks {
 }
 
 function jsonText(value: Uint8Array): string | undefined {
-  if (!isUtf8(value)) return undefined;
   try {
-    const text = Buffer.from(value.buffer, value.byteOffset, value.byteLength).toString("utf8");
+    const text = textOf(value);
+    if (text === undefined) return undefined;
     JSON.parse(text);
     return text;
   } catch {

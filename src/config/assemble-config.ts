@@ -9,7 +9,7 @@ import {
   checkPlaintext,
   serverTls,
 } from "./assemble-identity.ts";
-import { assembleResources, upstreamConfig } from "./assemble-resources.ts";
+import { assembleResources, assembleXds, upstreamConfig } from "./assemble-resources.ts";
 import { Checks } from "./checks.ts";
 import type {
   AuditConfig,
@@ -49,14 +49,17 @@ export function assembleConfig(
   const etcd = etcdConfig(values, checks);
   const upstream = upstreamConfig(values, checks);
   const next = etcd ?? etcdOfUpstream(values, upstream, checks) ?? etcdOfStore(values);
+  const resources = assembleResources(values, eventWindow, checks);
   const config: Config = {
     etcd,
     data: dataConfig(values, checks),
     etcdApi: etcdApiConfig(values, next, checks),
     ownApi: values["watch-fanout-api"],
     upstream,
-    resources: assembleResources(values, eventWindow, checks),
+    resources,
+    xds: assembleXds(values, resources, checks),
     listen: listenConfig(values, checks),
+    webOrigins: values["web-origin"],
     admin: assembleAdmin(values, checks),
     tls: serverTls(values, checks),
     policy: policyConfig(checks),
@@ -355,6 +358,7 @@ const needs: readonly (readonly [needed: readonly OptionName[], by: readonly Opt
   [["jwt-issuer"], ["jwt-audience", "jwt-jwks", "jwt-groups-claim"]],
   [["audit-log"], ["audit-level"]],
   [["compression"], ["compression-min-size"]],
+  [["xds"], ["xds-debounce"]],
   [["otlp-endpoint"], ["trace-ratio", "otlp-metrics-interval"]],
 ];
 

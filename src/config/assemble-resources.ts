@@ -4,7 +4,7 @@ import { JsonCodec } from "../codec/json-codec.ts";
 import { ProtobufCodec } from "../codec/protobuf-codec.ts";
 import { isLoopback } from "../identity/peer.ts";
 import type { Checks } from "./checks.ts";
-import type { ResourceConfig, UpstreamConfig } from "./config.ts";
+import type { ResourceConfig, UpstreamConfig, XdsConfig } from "./config.ts";
 import { flagOf, type OptionValues } from "./options.ts";
 import {
   type EventWindowSettings,
@@ -48,6 +48,39 @@ export function assembleResources(
   // Of the embedded store, if none is given: its cache serves the etcd API, too, so it has the keys of the namespace.
   const settings = given.length === 0 ? [{ name: "default", prefix: namespace ?? "" }] : given;
   return settings.map((resource, index) => assemble(resource, index, eventWindow, checks));
+}
+
+/** How xDS is served. Undefined: it is not. Of a relay whose resources are not known yet these are checked later. */
+export function assembleXds(
+  values: OptionValues,
+  resources: readonly ResourceConfig[],
+  checks: Checks,
+): XdsConfig | undefined {
+  const mappings = values.xds;
+  if (mappings.length === 0) return undefined;
+  for (const [index, { type, resource }] of mappings.entries()) {
+    if (mappings.findIndex((other) => other.type === type) < index) {
+      checks.refuse("xds", `the type ${type} is given twice.`, [index]);
+    }
+    const problem = resources.length === 0 ? undefined : xdsProblem(resource, resources);
+    if (problem !== undefined) checks.refuse("xds", problem, [index]);
+  }
+  return { mappings, debounceMs: values["xds-debounce"] };
+}
+
+/** Why xDS can't be served from a resource; undefined: it can. */
+export function xdsProblem(
+  name: string,
+  resources: readonly Pick<ResourceConfig, "name" | "cache">[],
+): string | undefined {
+  const found = resources.find((resource) => resource.name === name);
+  if (found === undefined) {
+    const names = resources.map((resource) => resource.name);
+    return `there is no resource ${JSON.stringify(name)}.${didYouMean(name, names)}`;
+  }
+  return found.cache
+    ? undefined
+    : `the resource ${JSON.stringify(name)} has no cache, which xDS needs.`;
 }
 
 /** The resources of a relay. None: all that the upstream serves to it, once it has said which these are. */

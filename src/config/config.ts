@@ -6,6 +6,7 @@ import type { CertificateNameKind } from "../identity/peer.ts";
 import type { PolicyDefinition } from "../policy/definition.ts";
 import type { LimitsConfig } from "./limit-options.ts";
 import type { TcpAddress, UnixAddress } from "./value-types.ts";
+import type { XdsMapping } from "./xds-options.ts";
 
 export type { LimitsConfig } from "./limit-options.ts";
 export type { ListenAddress, TcpAddress } from "./value-types.ts";
@@ -27,7 +28,11 @@ export interface Config {
    * means all that the upstream serves to it.
    */
   readonly resources: readonly ResourceConfig[];
+  /** Undefined: xDS is not served. */
+  readonly xds: XdsConfig | undefined;
   readonly listen: TcpAddress | SocketConfig;
+  /** Origins of the web pages that may call; "*": any page may. */
+  readonly webOrigins: readonly string[];
   readonly admin: AdminConfig;
   /** Undefined: plaintext. */
   readonly tls: ServerTls | undefined;
@@ -142,6 +147,14 @@ export interface ResourceConfig {
   readonly eventWindow: EventWindowBounds;
   /** Whether there is a cache. Without one reads and writes go to the storage, and Watch is refused. */
   readonly cache: boolean;
+}
+
+/** How xDS is served. */
+export interface XdsConfig {
+  /** The resource that each type is served from. At least one; no type twice. */
+  readonly mappings: readonly XdsMapping[];
+  /** How long changes of instances are collected, in milliseconds. 0: they are not, beyond one delivery. */
+  readonly debounceMs: number;
 }
 
 /** How responses are compressed. */

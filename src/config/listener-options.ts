@@ -1,5 +1,13 @@
 import { fileOption, type OptionDefinition } from "./option-definition.ts";
-import { choice, cipherSuite, fileMode, listenAddress, tcpAddress, text } from "./value-types.ts";
+import {
+  choice,
+  cipherSuite,
+  fileMode,
+  listenAddress,
+  tcpAddress,
+  text,
+  webOrigin,
+} from "./value-types.ts";
 
 /** The options of the ports: addresses, TLS, and callers that a certificate identifies. */
 export const listenerOptions = {
@@ -62,6 +70,12 @@ export const listenerOptions = {
     value: "NAME[,NAME...]",
     help: "Cipher suites of TLS 1.2 on --listen, by IANA's names. HTTP/2 needs one with ECDHE and GCM or CHACHA20.",
     defaultHelp: "those of Node.js",
+  },
+  "web-origin": {
+    schema: webOrigin,
+    list: "commas",
+    value: "ORIGIN[,ORIGIN...]",
+    help: "Origins of web pages that may call by Connect and gRPC-Web, such as https://app.example.com; * for every page. Without it, no page may.",
   },
   "client-cert-name": {
     schema: choice(["spiffe", "dns", "cn"]),

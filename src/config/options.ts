@@ -21,6 +21,7 @@ import {
   upstreamAddress,
   workerCount,
 } from "./value-types.ts";
+import { xdsOptions } from "./xds-options.ts";
 
 /** The options of tokens, rights and the audit log. */
 const callerOptions = {
@@ -235,6 +236,7 @@ const options = {
     default: "1h",
   },
   ...limitOptions,
+  ...xdsOptions,
   ...compressionOptions,
   "memory-ceiling": {
     ...sizeOption,
@@ -293,6 +295,7 @@ const named: readonly (readonly [heading: string, names: readonly string[]])[] =
   ["Embedded store", Object.keys(dataOptions)],
   ["Ports and TLS", Object.keys(listenerOptions)],
   ["Callers and their rights", Object.keys(callerOptions)],
+  ["xDS", Object.keys(xdsOptions)],
   ["etcd and its API", Object.keys(etcdOptions).filter((name) => name !== "etcd")],
   [
     "Caches",

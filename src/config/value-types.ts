@@ -8,7 +8,7 @@ import { maxTimerMs } from "../base/clock.ts";
  * A type of option values. It parses the text of a flag, a variable or a YAML scalar. The message of an issue continues a
  * sentence that begins with the value: `"5" is not …`.
  */
-function parsed<T>(accepted: string, parse: (text: string) => T | undefined): z.ZodType<T> {
+export function parsed<T>(accepted: string, parse: (text: string) => T | undefined): z.ZodType<T> {
   const message = `is not ${accepted}`;
   return z
     .union([z.string(), z.number().transform(String)], { error: message })
@@ -176,6 +176,15 @@ export function formatAddress(address: ListenAddress): string {
   const { host, port } = address;
   return isIP(host) === 6 ? `[${host}]:${port}` : `${host}:${port}`;
 }
+
+/** The origin of web pages, as browsers send it, or `*`. */
+export const webOrigin: z.ZodType<string> = parsed(
+  "the origin of web pages, such as https://app.example.com:8443 (without a path), or *",
+  (input) => {
+    const origin = URL.parse(input)?.origin;
+    return input === "*" || (origin !== "null" && input === origin) ? input : undefined;
+  },
+);
 
 /** The permissions of a file in octal, such as `0660`. YAML reads the same digits as a number. */
 export const fileMode: z.ZodType<number> = parsed(

@@ -1,4 +1,4 @@
-import { isUtf8 } from "node:buffer";
+import { textOf } from "../protobuf/text.ts";
 
 /*
  * A key of etcd is any bytes; a key of an object is text. Text is the UTF-8 of the key where it is UTF-8. Every other
@@ -22,7 +22,7 @@ export function keyText(bytes: Buffer, start: number = 0, end: number = bytes.le
   for (let i = start; i < end; i++) {
     if ((bytes[i] as number) < 0x80) continue;
     const key = bytes.subarray(start, end);
-    return isUtf8(key) ? key.toString("utf8") : escaped(key);
+    return textOf(key) ?? escaped(key);
   }
   return bytes.toString("latin1", start, end);
 }
@@ -89,9 +89,9 @@ function escaped(bytes: Buffer): string {
     const first = bytes.readUInt8(i);
     const size = sequenceSize(first);
     const sequence = bytes.subarray(i, i + size);
-    const isCharacter = size > 0 && sequence.length === size && isUtf8(sequence);
-    text += isCharacter ? sequence.toString("utf8") : String.fromCharCode(escapeStart + first);
-    i += isCharacter ? size : 1;
+    const character = size > 0 && sequence.length === size ? textOf(sequence) : undefined;
+    text += character ?? String.fromCharCode(escapeStart + first);
+    i += character === undefined ? 1 : size;
   }
   return text;
 }

@@ -1,3 +1,5 @@
+import { hasBuffer } from "../protobuf/text.ts";
+
 /** The labels and fields of an object's value, as a codec read them. */
 export interface ShownAttributes {
   readonly labels: ReadonlyMap<string, string>;
@@ -158,6 +160,11 @@ function hasSameValue(one: StoredObject, other: StoredObject): boolean {
     return one.valueEnd === other.valueEnd;
   }
   const { content, valueStart, valueEnd } = other;
+  if (!hasBuffer) {
+    const { value } = one;
+    const isSameByte = (byte: number, i: number): boolean => byte === content[valueStart + i];
+    return one.valueBytes === other.valueBytes && value.every(isSameByte);
+  }
   const ranges = [valueStart, valueEnd, one.valueStart, one.valueEnd] as const;
   return Buffer.prototype.compare.call(one.content, content, ...ranges) === 0;
 }

@@ -1,3 +1,4 @@
+import { hasBuffer, newBytes } from "../protobuf/text.ts";
 import { bytesFieldSize, WireWriter } from "../protobuf/wire-writer.ts";
 import { StoredObject } from "./object.ts";
 import { objectFieldsSize, objectTag, writeObjectFields } from "./object-encoding.ts";
@@ -27,6 +28,8 @@ const leastPerSlab = 4;
  *   still take as much as the list did, but never more. So large slabs are fine.
  * - Watched and written objects have no such bound: if one object of each slab is never written again, every object of
  *   the state keeps a slab alive. So these slabs are of `smallestSlab` bytes, which bounds what an object keeps alive.
+ *
+ * In a browser each object has bytes of its own and no encoded form, which only services need.
  */
 export class Slabs {
   readonly #largest: number;
@@ -57,6 +60,10 @@ export class Slabs {
     version: number,
     lease: bigint,
   ): StoredObject {
+    if (!hasBuffer) {
+      const value = source.slice(valueStart, valueEnd);
+      return new StoredObject(key, value, createRevision, modRevision, version, lease);
+    }
     const valueBytes = valueEnd - valueStart;
     const fieldsBytes = objectFieldsSize(
       keyBytes,
@@ -138,4 +145,4 @@ export class Slabs {
   }
 }
 
-const none = Buffer.alloc(0);
+const none = newBytes(0) as Buffer;

@@ -39,6 +39,8 @@ export interface Descriptors {
   readonly mapEntries: ReadonlySet<string>;
   /** The full name of a method's input, by the method's path, such as `/pkg.Service/Method`. */
   readonly inputs: ReadonlyMap<string, string>;
+  /** The full name of its output, by the same. */
+  readonly outputs: ReadonlyMap<string, string>;
   readonly services: readonly string[];
   /** The names of each enum's values, by number. */
   readonly enums: ReadonlyMap<string, ReadonlyMap<number, string>>;
@@ -60,6 +62,7 @@ export function readDescriptors(set: Uint8Array): Descriptors {
   const messages = new Map<string, readonly FieldDescriptor[]>();
   const mapEntries = new Set<string>();
   const inputs = new Map<string, string>();
+  const outputs = new Map<string, string>();
   const services: string[] = [];
   const enums = new Map<string, ReadonlyMap<number, string>>();
 
@@ -108,10 +111,11 @@ export function readDescriptors(set: Uint8Array): Descriptors {
         const name = method.text(1);
         declaredIn.set(`${fullName}.${name}`, file);
         inputs.set(`/${fullName}/${name}`, typeNameOf(method.text(2)));
+        outputs.set(`/${fullName}/${name}`, typeNameOf(method.text(3)));
       }
     }
   }
-  return { files, declaredIn, messages, mapEntries, inputs, services, enums };
+  return { files, declaredIn, messages, mapEntries, inputs, outputs, services, enums };
 }
 
 function readField(field: Fields, oneofs: readonly string[], inherited: Features): FieldDescriptor {

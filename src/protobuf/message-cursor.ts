@@ -1,4 +1,4 @@
-import { isUtf8 } from "node:buffer";
+import { hasBuffer, textOf } from "./text.ts";
 
 /** An error in bytes that should be a protobuf message. Its message is the predicate of a sentence. */
 export class WireFault extends Error {
@@ -27,6 +27,7 @@ const maxGroupDepth = 100;
  *     }
  */
 export class MessageCursor {
+  /** In a browser a plain Uint8Array: what only a Buffer can is left to Node.js. */
   readonly bytes: Buffer;
   /** Start of the content that was read last; `end` is its end. */
   start = 0;
@@ -37,7 +38,8 @@ export class MessageCursor {
 
   constructor(bytes: Uint8Array) {
     const { buffer, byteOffset, byteLength } = bytes;
-    this.bytes = Buffer.isBuffer(bytes) ? bytes : Buffer.from(buffer, byteOffset, byteLength);
+    const isReady = !hasBuffer || Buffer.isBuffer(bytes);
+    this.bytes = isReady ? (bytes as Buffer) : Buffer.from(buffer, byteOffset, byteLength);
     this.#limit = byteLength;
   }
 
@@ -64,8 +66,8 @@ export class MessageCursor {
     return tag;
   }
 
-  /** Reads an integer, signed if it has 64 bits. Throws if a number can't hold it exactly. */
-  number(): number {
+  /** Reads an integer, signed if it has 64 bits: a bigint if it has more than 49. */
+  integer(): number | bigint {
     let value = 0;
     let scale = 1;
     const from = this.#position;
@@ -77,10 +79,16 @@ export class MessageCursor {
       scale *= 0x80;
     }
     this.#position = from;
-    const large = BigInt.asIntN(64, this.bigint());
-    const number = Number(large);
+    return BigInt.asIntN(64, this.bigint());
+  }
+
+  /** As `integer`. Throws if a number can't hold it exactly. */
+  number(): number {
+    const integer = this.integer();
+    if (typeof integer === "number") return integer;
+    const number = Number(integer);
     if (Number.isSafeInteger(number)) return number;
-    throw new WireFault(`has the number ${large}, which is beyond the limit of 2^53`);
+    throw new WireFault(`has the number ${integer}, which is beyond the limit of 2^53`);
   }
 
   /** Reads an integer that must not be negative. */
@@ -139,9 +147,9 @@ export class MessageCursor {
 
   /** As `content`; returns text. */
   text(): string {
-    const view = this.view();
-    if (!isUtf8(view)) throw new WireFault("is not valid UTF-8");
-    return view.toString("utf8");
+    const text = textOf(this.view());
+    if (text === undefined) throw new WireFault("is not valid UTF-8");
+    return text;
   }
 
   /** Enters the message in this field: reads end at its end until `leave`, which takes the returned value. */

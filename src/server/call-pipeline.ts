@@ -5,6 +5,7 @@ import { keptVia, viaKey } from "../wire/via.ts";
 import type { Authentication, PendingAuthentication, Presented } from "./calls/authentication.ts";
 import type {
   BidiMethod,
+  CarrierCall,
   HttpCall,
   HttpMethod,
   Methods,
@@ -15,7 +16,9 @@ import type {
 } from "./calls/methods.ts";
 import { refused } from "./calls/refusals.ts";
 import { serveConversation, serveRaw, serveRequest } from "./calls/serve-call.ts";
+import { RefusedRequest, type RequestBody } from "./calls/server-call.ts";
 import type { ServiceContext } from "./calls/service-context.ts";
+import type { MethodShape, RequestHead, WebCall, WebDoor, WebRequest } from "./calls/web-door.ts";
 import type { Service } from "./create-service.ts";
 import { Http1Call } from "./http1/http1-call.ts";
 import type { Http1Connection } from "./http1/http1-connection.ts";
@@ -81,15 +84,22 @@ export class CallPipeline {
   /** The same if it trusts proxies to forward identities. */
   readonly #forwarding: Authentication | undefined;
   readonly #rawServices: RawServices | undefined;
+  readonly #webDoor: WebDoor | undefined;
   readonly #pacing: StreamPacing;
   readonly #arrivals: CallArrivals;
   readonly #requests: IncomingRequests;
 
-  /** `rawServices` are services with raw calls; undefined: every call is read. */
+  /**
+   * `rawServices` are services with raw calls; undefined: every call is read. `webDoor` translates calls of other protocols;
+   * undefined: no other protocol is served.
+   */
   constructor(
     { methods, context, authentication }: Service,
     openCalls: OpenCalls,
-    rawServices: RawServices | undefined,
+    {
+      rawServices,
+      webDoor,
+    }: { rawServices?: RawServices | undefined; webDoor?: WebDoor | undefined },
   ) {
     const { clock, streamOpenings, requestPool } = context;
     this.#methods = methods;
@@ -98,6 +108,7 @@ export class CallPipeline {
     this.#authentication = authentication;
     this.#forwarding = authentication?.trustsForwarders === true ? authentication : undefined;
     this.#rawServices = rawServices;
+    this.#webDoor = webDoor;
     this.#requests = new IncomingRequests(context);
     const { callers } = context.callerLimits;
     const ownerOf = (session: ServerHttp2Session): object => callers.expectedOn(session);
@@ -131,23 +142,56 @@ export class CallPipeline {
 
   /** Accept and open, for a request of HTTP/1. Returns false if no method is at its path. */
   acceptHttp1(connection: Http1Connection, response: ServerResponse<IncomingMessage>): boolean {
-    const { headers, method: verb = "", url = "" } = response.req;
-    const method = this.#rawServices?.httpMethodAt?.(url, verb);
-    if (method === undefined) return false;
+    const { headers, method: verb = "", url: target = "" } = response.req;
+    const method = this.#rawServices?.httpMethodAt?.(target, verb);
+    const web =
+      method === undefined
+        ? this.#webRequestAt({ verb, target, headers, version: "HTTP/1.1" })
+        : undefined;
+    if (method === undefined && web === undefined) return false;
     connection.add(response, () => {
       dropDistantDeadline(headers);
-      const { isStreaming, label } = method;
-      const timeoutMs = timeoutOf(headers) || undefined;
+      const isStreaming = method?.isStreaming ?? this.#shapeOf(web?.path ?? "") !== "unary";
+      const timeoutMs = web === undefined ? timeoutOf(headers) || undefined : web.timeoutMs;
       const call = new Http1Call(connection, response, { timeoutMs, isStreaming }, this.#context);
-      this.#openCalls.count(response, connection.socket, label, () => call.code);
-      this.#serveHttp(call, headers, method, () => peerFactsOf(connection.socket));
+      const { socket } = connection;
+      this.#openCalls.http1(response, socket, method?.label ?? web?.path ?? "", () => call.code);
+      const peerFacts = () => peerFactsOf(socket);
+      if (method !== undefined) this.#serveHttp(call, headers, method, peerFacts);
+      else if (web !== undefined) this.#serveWeb(call, headers, web, peerFacts);
     });
     return true;
   }
 
+  #webRequestAt(head: RequestHead): WebRequest | undefined {
+    return this.#webDoor?.requestAt(head, (path) => this.#shapeOf(path));
+  }
+
+  #shapeOf(path: string): MethodShape | undefined {
+    const single = this.#methods.single.get(path);
+    if (single !== undefined) return single.isStreaming ? "responses" : "unary";
+    return this.#methods.streaming.has(path) ? "both" : undefined;
+  }
+
+  /** Serves a call of gRPC that another protocol carries. */
+  #serveWeb(
+    carrier: CarrierCall,
+    headers: IncomingHttpHeaders,
+    web: WebRequest,
+    peerFacts: PresentedFacts,
+  ): void {
+    const call = web.translate(carrier, this.#context);
+    if (call === undefined) return;
+    call.via = keptVia(headers[viaKey]?.toString());
+    const served = this.#methods.single.get(web.path) ?? this.#methods.streaming.get(web.path);
+    this.#trace(call, headers, served?.name);
+    if (call.refusal !== undefined) call.end(call.refusal);
+    else this.#serve(call, headers, web.path, peerFacts, call.body, call);
+  }
+
   /** Serves a call by HTTP whose encoding is its method's. */
   #serveHttp(
-    carrier: HttpCall,
+    carrier: CarrierCall,
     headers: IncomingHttpHeaders,
     method: HttpMethod,
     peerFacts: PresentedFacts,
@@ -202,39 +246,72 @@ export class CallPipeline {
   #open(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): void {
     dropDistantDeadline(headers);
     const path = headers[":path"] ?? "";
-    const isHttp = !isGrpc(headers);
-    const http = isHttp
-      ? this.#rawServices?.httpMethodAt?.(path, headers[":method"] ?? "")
-      : undefined;
-    this.#openCalls.add(stream, path, http?.label);
-    if (isHttp && http === undefined) {
-      refuseAsHttp(stream, this.#context.clock);
-      return;
-    }
-    const timeoutMs = timeoutOf(headers);
-    const isTimeout = !Number.isNaN(timeoutMs);
-    const call = new Http2Call(stream, headers, isTimeout ? timeoutMs : undefined, this.#context);
     const { session } = stream;
     // A stream without a session is closed.
     const peerFacts: PresentedFacts = () => session && peerFactsOf(socketOf(session));
-    if (http !== undefined) {
-      this.#serveHttp(call, headers, http, peerFacts);
+    if (!isGrpc(headers)) {
+      this.#openHttp(stream, headers, path, peerFacts);
       return;
     }
+    this.#openCalls.add(stream, path);
+    const timeoutMs = timeoutOf(headers);
+    const isTimeout = !Number.isNaN(timeoutMs);
+    const call = new Http2Call(stream, headers, isTimeout ? timeoutMs : undefined, this.#context);
     call.via = keptVia(headers[viaKey]?.toString());
-    const method = this.#methods.single.get(path);
-    const conversation = this.#methods.streaming.get(path);
     const raw = this.#rawServices?.methodAt(path);
     call.isRepeatable = raw?.isRepeatable === true;
+    const served = this.#methods.single.get(path) ?? this.#methods.streaming.get(path);
     // The name of a raw method may be any that the client chose, its label may not.
     const rawLabel = raw?.isStreaming === true ? undefined : raw?.label;
-    this.#trace(call, headers, method?.name ?? conversation?.name ?? rawLabel);
-    const served = method ?? conversation ?? raw;
+    this.#trace(call, headers, served?.name ?? rawLabel);
     if (!isTimeout) {
       const details = `Invalid grpc-timeout value "${headers["grpc-timeout"]}"`;
       call.end(refused(status.INTERNAL, details, "INVALID_REQUEST"));
+    } else if (served === undefined && raw !== undefined) {
+      const pending = this.#authenticate(call, headers, raw.name, peerFacts);
+      if (!call.isOver) this.#serveRaw(call, headers, raw, pending);
+    } else {
+      const body = { stream, encoding: encodingOf(headers) };
+      this.#serve(call, headers, path, peerFacts, body, undefined);
+    }
+  }
+
+  /** Open, for a request that is not one of gRPC. */
+  #openHttp(
+    stream: ServerHttp2Stream,
+    headers: IncomingHttpHeaders,
+    target: string,
+    peerFacts: PresentedFacts,
+  ): void {
+    const verb = headers[":method"] ?? "";
+    const http = this.#rawServices?.httpMethodAt?.(target, verb);
+    const web =
+      http === undefined
+        ? this.#webRequestAt({ verb, target, headers, version: "HTTP/2" })
+        : undefined;
+    this.#openCalls.add(stream, web?.path ?? target, http?.label);
+    if (http === undefined && web === undefined) {
+      refuseAsHttp(stream, this.#context.clock);
       return;
     }
+    const timeoutMs = web === undefined ? timeoutOf(headers) || undefined : web.timeoutMs;
+    const call = new Http2Call(stream, headers, timeoutMs, this.#context);
+    if (http !== undefined) this.#serveHttp(call, headers, http, peerFacts);
+    else if (web !== undefined) this.#serveWeb(call, headers, web, peerFacts);
+  }
+
+  /** Authenticate and read, for a call of a method whose requests are read here. `web`: what carries it, if not gRPC. */
+  #serve(
+    call: WebCall | Http2Call,
+    headers: IncomingHttpHeaders,
+    path: string,
+    peerFacts: PresentedFacts,
+    body: RequestBody,
+    web: WebCall | undefined,
+  ): void {
+    const method = this.#methods.single.get(path);
+    const conversation = this.#methods.streaming.get(path);
+    const served = method ?? conversation;
     if (served === undefined) {
       const details = `The server does not implement the method ${path}`;
       call.end(refused(status.UNIMPLEMENTED, details, "UNIMPLEMENTED"));
@@ -242,18 +319,15 @@ export class CallPipeline {
     }
     const pending = this.#authenticate(call, headers, served.name, peerFacts);
     if (call.isOver) return;
-    if (method !== undefined) {
-      this.#readRequest(stream, call, encodingOf(headers), method, pending);
-    } else if (conversation !== undefined) {
-      this.#readRequests(stream, call, encodingOf(headers), conversation, pending);
-    } else if (raw !== undefined) {
-      this.#serveRaw(call, headers, raw, pending);
+    if (method !== undefined) this.#readRequest(call, body, method, pending, web);
+    else if (conversation !== undefined) {
+      this.#readRequests(call, body, conversation, pending, web);
     }
   }
 
   /** Begins the span of a call. `method`: its name in the trace; undefined: it is not traced. */
   #trace(
-    call: Pick<HttpCall, "span" | "traceId">,
+    call: Pick<WebCall, "span" | "traceId">,
     { traceparent, tracestate }: IncomingHttpHeaders,
     method: string | undefined,
   ): void {
@@ -265,7 +339,7 @@ export class CallPipeline {
 
   /** Authenticate: returns undefined if that is done, otherwise what the call has to wait for. */
   #authenticate(
-    call: HttpCall,
+    call: WebCall | HttpCall,
     headers: IncomingHttpHeaders,
     method: string,
     peerFacts: PresentedFacts,
@@ -280,34 +354,42 @@ export class CallPipeline {
 
   /** Read and decode, for a method with one request. */
   #readRequest(
-    stream: ServerHttp2Stream,
-    call: Http2Call,
-    encoding: string,
+    call: WebCall | Http2Call,
+    body: RequestBody,
     method: SingleRequestMethod,
     pending: PendingAuthentication | undefined,
+    web: WebCall | undefined,
   ): void {
-    this.#requests.read(stream, call, encoding, (message) => {
-      const serve = () => serveRequest(this.#context, method, call, method.decode(message));
+    this.#requests.read(body, call, (message) => {
+      const serve = () => {
+        const binary = web === undefined ? message : binaryOf(web, message);
+        if (binary === undefined) return;
+        serveRequest(this.#context, method, call, method.decode(binary));
+      };
       whenDone(pending, message.length, serve);
     });
   }
 
   /** Read, for a method with a stream of requests: its handler asks for each, and decodes it. */
   #readRequests(
-    stream: ServerHttp2Stream,
-    call: Http2Call,
-    encoding: string,
+    call: WebCall | Http2Call,
+    { stream, encoding, maxBytes }: RequestBody,
     method: BidiMethod,
     pending: PendingAuthentication | undefined,
+    web: WebCall | undefined,
   ): void {
     const requests = new RequestStream(stream, call, this.#context, {
       encoding,
       inflater: this.#requests.inflater,
-      maxBytes: method.maxRequestBytes,
+      maxBytes: maxBytes ?? method.maxRequestBytes,
       mayIdle: method.mayIdle === true,
     });
-    const serve = () => serveConversation(this.#context, method, call, () => requests.next());
-    whenDone(pending, 0, serve);
+    const next = async (): Promise<Buffer | undefined> => {
+      const message = await requests.next();
+      return message === undefined ? undefined : web?.binary(message);
+    };
+    const read = web === undefined ? () => requests.next() : next;
+    whenDone(pending, 0, () => serveConversation(this.#context, method, call, read));
   }
 
   /** Serves a call whose request stays unread until its caller is known. */
@@ -334,4 +416,15 @@ function whenDone(
 ): void {
   if (pending === undefined) serve();
   else pending.whenDone(bytes, serve);
+}
+
+/** The request of a call by another protocol; undefined: it is invalid, and the call has ended. */
+function binaryOf(call: WebCall, message: Buffer): Buffer | undefined {
+  try {
+    return call.binary(message);
+  } catch (error) {
+    if (!(error instanceof RefusedRequest)) throw error;
+    call.end(error.status);
+    return undefined;
+  }
 }

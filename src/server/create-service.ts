@@ -10,6 +10,7 @@ import {
 import { Authentication } from "./calls/authentication.ts";
 import { revokeOnChange } from "./calls/authorization.ts";
 import {
+  type Door,
   decoderOf,
   type MethodHandler,
   type Methods,
@@ -41,8 +42,15 @@ export interface Service {
   drain(): void;
 }
 
-/** Makes what serves calls. `defences` count clients that are stopped on connections of the server's own. */
-export function createService(options: ServiceOptions, defences?: Http2Defences): Service {
+/**
+ * Makes what serves calls. `defences` count clients that are stopped on connections of the server's own. `doors` are served beside
+ * its own services.
+ */
+export function createService(
+  options: ServiceOptions,
+  defences?: Http2Defences,
+  doors?: readonly Door[],
+): Service {
   const { resources, authenticators } = options;
   const context = createServiceContext(options, defences);
   const { authorizer, clock, streams } = context;
@@ -54,7 +62,7 @@ export function createService(options: ServiceOptions, defences?: Http2Defences)
   authorizer.onChange(() => health.recheck());
   return {
     context,
-    methods: methodsOf(context, health, reflection, subscribe, leases),
+    methods: methodsOf(context, doors, { health, reflection, subscribe, leases }),
     authentication: authenticators && new Authentication(authenticators, context),
     drain: () => {
       health.drain();
@@ -62,6 +70,7 @@ export function createService(options: ServiceOptions, defences?: Http2Defences)
       for (const resource of resources.values()) resource.drain();
       subscribe.drain();
       leases?.keepAlive.drain();
+      for (const door of doors ?? []) door.drain();
       context.grantedLeases.stop();
     },
   };
@@ -86,13 +95,19 @@ const refusedKinds: ReadonlyMap<string, RefusedKind> = new Map([
   [leaseService.TimeToLive.path, "call"],
 ]);
 
+/** This service's own services. */
+interface Services {
+  readonly health: HealthService;
+  readonly reflection: ReflectionService;
+  readonly subscribe: SubscribeService;
+  readonly leases: LeaseService | undefined;
+}
+
 /** The methods of all services. */
 function methodsOf(
   context: ServiceContext,
-  health: HealthService,
-  reflection: ReflectionService,
-  subscribe: SubscribeService,
-  leases: LeaseService | undefined,
+  doors: readonly Door[] | undefined,
+  { health, reflection, subscribe, leases }: Services,
 ): Methods {
   const listWatch = listWatchMethods(context, watchHandler(context));
   const own = context.hasOwnServices
@@ -108,6 +123,9 @@ function methodsOf(
   if (context.hasOwnServices) {
     streaming.set(listWatchService.Subscribe.path, subscribe.method);
     if (leases !== undefined) streaming.set(leaseService.KeepAlive.path, leases.keepAlive.method);
+  }
+  for (const door of doors ?? []) {
+    for (const [path, method] of door.methods(context)) streaming.set(path, method);
   }
   return {
     single: new Map([...own, ...servedMethods(context, healthService, health.handlers)]),

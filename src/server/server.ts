@@ -6,8 +6,9 @@ import { runInTimeSlices } from "../base/event-loop-turns.ts";
 import { settledWithin } from "../base/wait.ts";
 import type { Identity } from "../identity/identity.ts";
 import { CallPipeline } from "./call-pipeline.ts";
-import type { RawServices } from "./calls/methods.ts";
+import type { Door, RawServices } from "./calls/methods.ts";
 import type { ServiceOptions } from "./calls/service-options.ts";
+import type { WebDoor } from "./calls/web-door.ts";
 import { createService, type Service } from "./create-service.ts";
 import { Connections } from "./http2/connections.ts";
 import { socketOf } from "./http2/frames/framed-connection.ts";
@@ -48,6 +49,10 @@ export interface ServerOptions extends ServiceOptions {
   readonly tls?: TlsOptions | undefined;
   /** Services that read their requests themselves, or pass them on unread. Default: none. */
   readonly rawServices?: RawServices | undefined;
+  /** Lets clients call by other protocols than gRPC, over HTTP/1 and HTTP/2. Default: they may not. */
+  readonly webDoor?: WebDoor | undefined;
+  /** Protocols that are served beside this service's own. The server does not close them. Default: none. */
+  readonly doors?: readonly Door[] | undefined;
   /** Pages that clients may get from the same port by HTTP/1. Default: HTTP/1 is not served. */
   readonly pages?: Http1Pages | undefined;
 }
@@ -122,18 +127,18 @@ export class RunningServer {
 
   /** For `startServer`. Throws an Error with a sentence if a certificate or key is unusable. */
   constructor(options: ServerOptions) {
-    const { clock, logger, now = Date.now, tls, pages, rawServices } = options;
+    const { clock, logger, now = Date.now, tls, pages, rawServices, webDoor } = options;
     const limits = { ...defaultServerLimits, ...options.limits };
     this.#options = options;
     this.#handshakes = new HandshakeFailures(clock, logger, "gRPC");
     const defences = new Http2Defences(clock, logger, limits, this.#handshakes);
     this.#defences = defences;
-    this.#service = createService(options, defences);
-    const { context, authentication } = this.#service;
+    this.#service = createService(options, defences, options.doors);
+    const { context, authentication, methods } = this.#service;
     const isUnix = "path" in addressOf(options.listen);
     this.#connections = new Connections(clock, { ...limits, isUnix }, defences);
-    this.#openCalls = new OpenCalls(context, this.#connections, rawServices);
-    this.#pipeline = new CallPipeline(this.#service, this.#openCalls, rawServices);
+    this.#openCalls = new OpenCalls(context, this.#connections, rawServices, methods);
+    this.#pipeline = new CallPipeline(this.#service, this.#openCalls, options);
     const onWithdrawn = (session: ClientConnection): void => context.credentials.withdraw(session);
     this.#verifiedPeers =
       tls?.clientCa && new VerifiedPeers({ clock, now, clientCa: tls.clientCa, onWithdrawn });
@@ -155,7 +160,7 @@ export class RunningServer {
           this.#pipeline.begin(session);
         },
         opened: (...opened) => this.#pipeline.accept(...opened),
-        http1: rawServices?.httpMethodAt && {
+        http1: (webDoor ?? rawServices?.httpMethodAt) && {
           clock,
           requestPool: context.requestPool,
           begun: (connection) => {

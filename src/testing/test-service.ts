@@ -4,7 +4,7 @@ import { type Clock, systemClock } from "../base/clock.ts";
 import { invalidRequest } from "../base/errors.ts";
 import { Cacher } from "../cacher/cacher.ts";
 import type { ConnectOptions } from "../client/calls/options.ts";
-import { type Client, connect } from "../client/client.ts";
+import { type Client, connect } from "../client/connect.ts";
 import { AttributeReader } from "../codec/attribute-reader.ts";
 import type { Codec } from "../codec/codec.ts";
 import { type RunningServer, startServer } from "../server/server.ts";

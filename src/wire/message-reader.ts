@@ -73,3 +73,38 @@ export class MessageReader {
     if (this.#size === 0 && this.received >= 0) this.#size = this.#bytes.bytes.readUInt32BE(1);
   }
 }
+
+/** Collects the bytes of a request that is one message without a prefix, as `MessageReader` those of others. */
+export class BareMessageReader {
+  readonly isWhole = false;
+  readonly isCompressed = false;
+  readonly #bytes = new GrowingBuffer();
+
+  get bytes(): Buffer {
+    return this.#bytes.bytes;
+  }
+
+  get heldBytes(): number {
+    return this.#bytes.memoryBytes;
+  }
+
+  get size(): number {
+    return this.#bytes.length;
+  }
+
+  get received(): number {
+    return this.#bytes.length;
+  }
+
+  add(chunk: Buffer): void {
+    this.#bytes.append(chunk, Infinity);
+  }
+
+  own(): void {
+    this.#bytes.own();
+  }
+
+  clear(): void {
+    this.#bytes.clear();
+  }
+}

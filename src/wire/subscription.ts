@@ -136,7 +136,7 @@ export interface Received {
   /** The tag of the field that is set; 0: none that is known. */
   readonly kind: number;
   /** A WatchResponse, a google.rpc.Status or a Progress, encoded. */
-  readonly content: Buffer;
+  readonly content: Uint8Array;
   /** Of a Progress: its revision, and the tag of the request that it answers. */
   readonly progress: { readonly revision: number; readonly tag: number } | undefined;
 }
@@ -150,11 +150,11 @@ export const received = {
 } as const;
 
 /** Takes one message apart. Throws a WireFault if it can't be read. */
-export function receivedOf(message: Buffer): Received {
+export function receivedOf(message: Uint8Array): Received {
   const cursor = new MessageCursor(message);
   let id = 0;
   let kind = 0;
-  let content = message.subarray(0, 0);
+  let content: Uint8Array = message.subarray(0, 0);
   for (let tag = cursor.next(); tag !== 0; tag = cursor.next()) {
     if (tag === idTag) id = cursor.natural();
     else if (tag === watchTag || tag === endedTag || tag === refusedTag || tag === progressTag) {
@@ -166,7 +166,7 @@ export function receivedOf(message: Buffer): Received {
   return { id, kind, content, progress };
 }
 
-function progressOf(content: Buffer): NonNullable<Received["progress"]> {
+function progressOf(content: Uint8Array): NonNullable<Received["progress"]> {
   const cursor = new MessageCursor(content);
   let revision = 0;
   let tag = 0;

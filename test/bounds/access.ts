@@ -152,6 +152,14 @@ export const accessBounds: readonly Bound[] = [
     ],
   },
   {
+    what: "calls of live pages that are passed on",
+    owners: ["LiveCalls"],
+    bound: "64; 64 KiB a request; 3 min without a byte",
+    per: "process",
+    atBound: "503",
+    shownBy: ["At most 64 calls are passed on at once."],
+  },
+  {
     what: "listeners to changes of the policy",
     owners: ["Authorizer"],
     bound: "fixed: a server adds 2",

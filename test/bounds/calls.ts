@@ -534,4 +534,12 @@ export const callBounds: readonly Bound[] = [
     atBound: "the next frame",
     shownBy: ["never makes a response above the bound, unless of a single event"],
   },
+  {
+    what: "shared messages in base64, JSON and lines",
+    owners: ["textOfFrames", "envelopesOfFrames", "linesOfFrames"],
+    bound: "one of each for each message (weak)",
+    per: "process",
+    atBound: "goes with it",
+    shownBy: ["the responses of a stream may be lines of JSON"],
+  },
 ];

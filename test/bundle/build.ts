@@ -2,21 +2,10 @@
  * Bundles the command with all that it imports into the folder that is its only argument: `test/bundle/command.ts` runs
  * it. Modules have the address and the folder of their sources, so that the files that they read are found.
  */
-import { createRequire } from "node:module";
 import { dirname } from "node:path";
 import { argv } from "node:process";
 import { fileURLToPath, pathToFileURL } from "node:url";
-
-/** The part of Rolldown's interface that is used here. */
-interface Bundler {
-  rolldown(options: object): Promise<{ write(options: object): Promise<unknown> }>;
-}
-
-/** The bundler that Vitest brings. */
-function bundler(): Bundler {
-  const vitest = createRequire(createRequire(import.meta.url).resolve("vitest/package.json"));
-  return createRequire(vitest.resolve("vite/package.json"))("rolldown");
-}
+import { bundler } from "../../scripts/bundler.ts";
 
 /** The modules that run a script next to them: it is next to them in the bundle, too. */
 const scripts = /\/(?:workers|parse-policy-in-thread)\.ts$/;

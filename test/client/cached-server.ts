@@ -2,9 +2,10 @@ import { pino } from "pino";
 import { systemClock } from "../../src/base/clock.ts";
 import { Cacher } from "../../src/cacher/cacher.ts";
 import type { CacherOptions } from "../../src/cacher/options.ts";
-import { type RunningServer, startServer } from "../../src/server/server.ts";
+import { type RunningServer, type ServerOptions, startServer } from "../../src/server/server.ts";
 import type { Storage } from "../../src/storage/storage.ts";
 import type { Store } from "../../src/storage/store.ts";
+import { ConnectDoor } from "../../src/web/connect-door.ts";
 import { startReady } from "../cacher/ready.ts";
 
 const logger = pino({ level: "silent" });
@@ -19,23 +20,26 @@ export class CachedServer {
     this.#server = server;
   }
 
-  /** The Cacher closes the storage. `store`: that of the storage. */
+  /** The Cacher closes the storage. `store`: that of the storage. Any page may call. */
   static async over(
     storage: Storage,
     options: Partial<CacherOptions> = {},
     port: number = 0,
     store?: Store,
+    server?: Pick<ServerOptions, "tls">,
   ): Promise<CachedServer> {
     const clock = systemClock;
     const cacher = new Cacher({ storage, clock, logger, name: "things", ...options });
-    const server = await startServer({
+    const running = await startServer({
       ...{ resources: new Map([["things", cacher]]), store },
       listen: { host: "127.0.0.1", port },
       clock,
       logger,
+      webDoor: new ConnectDoor({ allowedOrigins: ["*"] }),
+      ...server,
     });
     await startReady(cacher);
-    return new CachedServer(cacher, server);
+    return new CachedServer(cacher, running);
   }
 
   get port(): number {

@@ -1,7 +1,7 @@
 import { onTestFinished } from "vitest";
 import { systemClock } from "../../src/base/clock.ts";
 import type { ConnectOptions } from "../../src/client/calls/options.ts";
-import { connect } from "../../src/client/client.ts";
+import { connect } from "../../src/client/connect.ts";
 import type { DecodeFailure } from "../../src/client/values/typed-object.ts";
 import { jsonValues } from "../../src/client/values/value-codec.ts";
 import { MemoryStorage } from "../../src/storage/memory/memory-storage.ts";

@@ -1,5 +1,5 @@
 import type { Interruption } from "../../src/client/calls/options.ts";
-import { type Client, connect } from "../../src/client/client.ts";
+import { type Client, connect } from "../../src/client/connect.ts";
 import type { SharedInformer } from "../../src/client/informer/shared-informer.ts";
 import { ObjectCache } from "../../src/client/object-cache/object-cache.ts";
 import { jsonValues } from "../../src/client/values/value-codec.ts";

@@ -2,7 +2,7 @@ import { createServer, type Server } from "node:net";
 import { ServerCredentials, type ServerOptions } from "@grpc/grpc-js";
 import { onTestFinished } from "vitest";
 import type { ConnectOptions } from "../../src/client/calls/options.ts";
-import { type Client, connect } from "../../src/client/client.ts";
+import { type Client, connect } from "../../src/client/connect.ts";
 import { type Script, startScriptedServer } from "./scripted-server.ts";
 
 /** A scripted server that is closed after the test. */

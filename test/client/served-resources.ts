@@ -2,7 +2,7 @@ import { onTestFinished } from "vitest";
 import { systemClock } from "../../src/base/clock.ts";
 import { Cacher } from "../../src/cacher/cacher.ts";
 import type { ConnectOptions } from "../../src/client/calls/options.ts";
-import { type Client, connect } from "../../src/client/client.ts";
+import { type Client, connect } from "../../src/client/connect.ts";
 import { startServer } from "../../src/server/server.ts";
 import { EtcdStorage } from "../../src/storage/etcd/etcd-storage.ts";
 import { startReady } from "../cacher/ready.ts";

@@ -2,7 +2,7 @@ import { type ServiceError, status } from "@grpc/grpc-js";
 import { expect, test } from "vitest";
 import { type Reason, WatchFanoutError } from "../../src/base/errors.ts";
 import { DeepReads } from "../../src/cacher/catch-up/deep-reads.ts";
-import { retryDelayMs } from "../../src/wire/errors.ts";
+import { retryDelayMs } from "../../src/wire/call-error.ts";
 import { ManualTimers } from "../server/limits/manual-timers.ts";
 import { describeStoreContract } from "./backends.ts";
 import {

@@ -4,7 +4,7 @@ import { systemClock } from "../../src/base/clock.ts";
 import { Turns } from "../../src/base/turns.ts";
 import { UpstreamLimiter } from "../../src/cacher/freshness/upstream-limiter.ts";
 import { ObjectAttributes } from "../../src/cacher/request/object-attributes.ts";
-import { connect } from "../../src/client/client.ts";
+import { connect } from "../../src/client/connect.ts";
 import { RemoteStorage } from "../../src/client/remote/remote-storage.ts";
 import { AttributeReader } from "../../src/codec/attribute-reader.ts";
 import { JsonCodec } from "../../src/codec/json-codec.ts";

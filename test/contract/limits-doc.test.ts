@@ -13,11 +13,12 @@ import { processBounds } from "../bounds/process.ts";
 import { readBounds } from "../bounds/reads.ts";
 import { storageBounds } from "../bounds/storage.ts";
 import { watcherBounds } from "../bounds/watchers.ts";
+import { xdsBounds } from "../bounds/xds.ts";
 import { filesWith, notOneFile } from "./test-titles.ts";
 
 const bounds: readonly Bound[] = [
   ...[connectionBounds, callBounds, accessBounds, watcherBounds, readBounds, storageBounds],
-  ...[etcdApiBounds, etcdServerBounds, clientBounds, processBounds],
+  ...[etcdApiBounds, etcdServerBounds, clientBounds, processBounds, xdsBounds],
 ].flat();
 
 /**
@@ -26,6 +27,7 @@ const bounds: readonly Bound[] = [
  */
 const exceptions: Readonly<Record<string, string>> = {
   fieldsByMessage: "the messages of etcd's protos",
+  typesByName: "the messages of this service's protos",
   CertificateStore:
     "the connections of a server or client that take its certificates, fixed at start",
   CachedResources: "resources, fixed at start",

@@ -12,6 +12,10 @@ const elsewhere: Readonly<Record<string, readonly (readonly [string, string])[]>
   "README.md": [
     ["npm ci\n", "CI does that"],
     ["$ npm run -s example", "test/examples/first-steps.test.ts"],
+    [
+      "watch-fanout serve --etcd http://10.0.0.1:2379 --resource instances",
+      "test/xds/tiers.test.ts",
+    ],
   ],
   "docs/client-guide.md": [["$ npm start", "test/examples/client-guide.test.ts"]],
   "docs/etcd-api.md": [["curl http://127.0.0.1:2379/v3/", "test/etcd-api/gateway/"]],
@@ -30,6 +34,7 @@ const elsewhere: Readonly<Record<string, readonly (readonly [string, string])[]>
   ],
   "docs/other-languages.md": [["", "test/languages/languages.test.ts"]],
   "docs/policy.md": [["$ watch-fanout policy", "test/contract/policy-doc.test.ts"]],
+  "docs/xds.md": [["", "test/mesh/xds.test.ts, and test/xds for the clients of gRPC"]],
   "docs/status.md": [["watch-fanout top\n", "needs a terminal: test/cli/top/"]],
 };
 
@@ -91,6 +96,12 @@ describe("The commands of", () => {
   test("README.md: with etcd", async () => {
     const shell = await shellWithEtcd();
     await shell.run(block("README.md", "npm start -- --etcd"));
+  });
+
+  test("docs/http.md", async () => {
+    const shell = await PageShell.open();
+    await shell.run(block("docs/http.md", "$ npm start\n"));
+    await shell.run(block("docs/http.md", "$ curl"));
   });
 
   test("docs/installing.md", async () => {

@@ -27,7 +27,7 @@ export function blocksOf(page: string): readonly Block[] {
 
 /** Commands that run until they are ended. */
 const server = /^(?:npm start|watch-fanout (?:serve|etcd-proxy))\b/;
-const watch = /^(?:bin\/watch-fanout watch|etcdctl .*\bwatch|grpcurl .*\/Watch$)/s;
+const watch = /^(?:bin\/watch-fanout watch|etcdctl .*\bwatch|(?:grpc)?curl .*\/Watch$)/s;
 
 /** The ports that the pages name: those of services, and of their admin ports. */
 const namedPorts = ["50051", "50052", "50053", "8080", "8082", "8083", "23790"] as const;

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { connect } from "../../src/client/client.ts";
+import { connect } from "../../src/client/connect.ts";
 import { type Etcd, startEtcd } from "../etcd/etcd.ts";
 import { inTime } from "../faults/patience.ts";
 import { Relay as Network } from "../faults/relay.ts";

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { connect } from "../../src/client/client.ts";
+import { connect } from "../../src/client/connect.ts";
 import { jsonValues } from "../../src/client/values/value-codec.ts";
 import { Example } from "./example.ts";
 

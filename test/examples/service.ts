@@ -1,5 +1,5 @@
 import { onTestFinished } from "vitest";
-import { type Client, connect } from "../../src/client/client.ts";
+import { type Client, connect } from "../../src/client/connect.ts";
 import { CommandProcess } from "../cli/serve/serve-process.ts";
 import type { Etcd } from "../etcd/etcd.ts";
 

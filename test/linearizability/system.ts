@@ -1,4 +1,4 @@
-import { connect } from "../../src/client/client.ts";
+import { connect } from "../../src/client/connect.ts";
 import { EtcdCluster } from "../faults/etcd-cluster.ts";
 import { Changing, inTime, untilSeen } from "../faults/patience.ts";
 import type { Relay } from "../faults/relay.ts";

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { credentials, Client as GrpcClient, Metadata, status } from "@grpc/grpc-js";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { envoyBinary } from "../../scripts/envoy.ts";
-import { type Client, connect } from "../../src/client/client.ts";
+import { type Client, connect } from "../../src/client/connect.ts";
 import { listWatchService } from "../../src/wire/services.ts";
 import { Authority } from "../identity/authority.ts";
 import { Mesh, spiffePrefix } from "./mesh.ts";

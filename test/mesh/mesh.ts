@@ -1,7 +1,7 @@
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { type Client, connect } from "../../src/client/client.ts";
+import { type Client, connect } from "../../src/client/connect.ts";
 import { type Served, startServe } from "../cli/serve/serve-process.ts";
 import { startEtcd } from "../etcd/etcd.ts";
 import { Authority } from "../identity/authority.ts";

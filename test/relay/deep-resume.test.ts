@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import type { KeyRange } from "../../src/client/calls/options.ts";
-import { type Client, connect } from "../../src/client/client.ts";
+import { type Client, connect } from "../../src/client/connect.ts";
 import { tokenDigest } from "../../src/identity/token-file.ts";
 import { startServe, untilStatus } from "../cli/serve/serve-process.ts";
 import { type Etcd, startEtcd } from "../etcd/etcd.ts";

@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
-import { connect } from "../../src/client/client.ts";
+import { connect } from "../../src/client/connect.ts";
 import { startServe, untilStatus } from "../cli/serve/serve-process.ts";
 import { startEtcd } from "../etcd/etcd.ts";
 import { until } from "./tiers.ts";

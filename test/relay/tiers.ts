@@ -6,7 +6,7 @@ import { type Logger, pino } from "pino";
 import { onTestFinished } from "vitest";
 import { systemClock } from "../../src/base/clock.ts";
 import { type Service, startService } from "../../src/cli/serve/main-process.ts";
-import { type Client, connect } from "../../src/client/client.ts";
+import { type Client, connect } from "../../src/client/connect.ts";
 import { loadConfig } from "../../src/config/load-config.ts";
 import { portOf } from "../cli/serve/port-of.ts";
 import { TestClient } from "../server/test-client.ts";

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Metadata } from "@grpc/grpc-js";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { type Client, connect } from "../../src/client/client.ts";
+import { type Client, connect } from "../../src/client/connect.ts";
 import { tokenDigest } from "../../src/identity/token-file.ts";
 import { writeService } from "../../src/wire/services.ts";
 import { viaKey } from "../../src/wire/via.ts";

@@ -1,12 +1,12 @@
 import type { ClientDuplexStream, StatusObject } from "@grpc/grpc-js";
 import { Fifo } from "../../src/base/fifo.ts";
-import { decodeRpcStatus } from "../../src/wire/errors.ts";
 import type { Status__Output } from "../../src/wire/generated/google/rpc/Status.ts";
 import type { AddWatch } from "../../src/wire/generated/watchfanout/v1/AddWatch.ts";
 import type { SubscribeRequest } from "../../src/wire/generated/watchfanout/v1/SubscribeRequest.ts";
 import type { SubscribeResponse__Output } from "../../src/wire/generated/watchfanout/v1/SubscribeResponse.ts";
 import type { WatchRequest } from "../../src/wire/generated/watchfanout/v1/WatchRequest.ts";
 import type { WatchResponse__Output } from "../../src/wire/generated/watchfanout/v1/WatchResponse.ts";
+import { decodeRpcStatus } from "../../src/wire/rpc-status.ts";
 import { definitions } from "../../src/wire/services.ts";
 import { summaryOf } from "../contract/watch-summaries.ts";
 

@@ -10,7 +10,7 @@ import {
 } from "@grpc/grpc-js";
 import type { MethodDefinition } from "@grpc/proto-loader";
 import type { WatchFanoutError } from "../../src/base/errors.ts";
-import { errorOf } from "../../src/wire/errors.ts";
+import { errorOf } from "../../src/wire/call-error.ts";
 import type { WatchRequest } from "../../src/wire/generated/watchfanout/v1/WatchRequest.ts";
 import type { WatchResponse__Output } from "../../src/wire/generated/watchfanout/v1/WatchResponse.ts";
 import { leaseService, listWatchService, writeService } from "../../src/wire/services.ts";

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { WatchFanoutError } from "../../src/base/errors.ts";
-import { type Client, connect } from "../../src/client/client.ts";
+import { type Client, connect } from "../../src/client/connect.ts";
 import { LeaderElector } from "../../src/client/coordination/leader-elector.ts";
 import { type Lock, Mutex } from "../../src/client/coordination/mutex.ts";
 import { Session } from "../../src/client/coordination/session.ts";

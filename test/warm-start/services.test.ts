@@ -12,7 +12,7 @@ import {
   onTestFinished,
   test,
 } from "vitest";
-import { type Client, connect } from "../../src/client/client.ts";
+import { type Client, connect } from "../../src/client/connect.ts";
 import type { RangeRequest } from "../../src/etcd/wire/range-request.ts";
 import type { WatchEvent } from "../../src/model/event.ts";
 import { startServe, untilStatus } from "../cli/serve/serve-process.ts";

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type Logger, pino } from "pino";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { Client } from "../../src/client/client.ts";
+import { connect } from "../../src/client/connect.ts";
 import type { SharedInformer } from "../../src/client/informer/shared-informer.ts";
 import { jsonValues } from "../../src/client/values/value-codec.ts";
 import { tokenDigest } from "../../src/identity/token-file.ts";
@@ -110,7 +110,7 @@ describe("An informer of another user", () => {
     readonly problems: unknown[];
     readonly stop: () => Promise<void>;
   } {
-    const client = new Client({ address: root.address, token: `${user}-token` });
+    const client = connect({ address: root.address, token: `${user}-token` });
     const problems: unknown[] = [];
     const warn = (fields: object): void => {
       if ("problem" in fields) problems.push(fields.problem);

@@ -1,7 +1,8 @@
 import { Metadata, type ServiceError, status } from "@grpc/grpc-js";
 import { describe, expect, test } from "vitest";
 import { type Reason, WatchFanoutError } from "../../src/base/errors.ts";
-import { errorOf, retryDelayMs, statusOf } from "../../src/wire/errors.ts";
+import { errorOf, retryDelayMs } from "../../src/wire/call-error.ts";
+import { statusOf } from "../../src/wire/errors.ts";
 import fc from "../property.ts";
 
 /** As grpc-js passes it to a client. */

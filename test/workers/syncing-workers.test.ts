@@ -1,6 +1,6 @@
 import { status } from "@grpc/grpc-js";
 import { expect, onTestFinished, test } from "vitest";
-import { connect } from "../../src/client/client.ts";
+import { connect } from "../../src/client/connect.ts";
 import { listWatchService } from "../../src/wire/services.ts";
 import { startServe, untilStatus } from "../cli/serve/serve-process.ts";
 import { sumOf, until } from "../relay/tiers.ts";

@@ -14,7 +14,7 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { Metadata } from "@grpc/grpc-js";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
-import { type Client, connect } from "../../src/client/client.ts";
+import { type Client, connect } from "../../src/client/connect.ts";
 import { tokenDigest } from "../../src/identity/token-file.ts";
 import type { Status } from "../../src/server/admin/status/status.ts";
 import {

@@ -3,7 +3,7 @@ import { createHistogram, type RecordableHistogram } from "node:perf_hooks";
 import { type Command, InvalidArgumentError, Option } from "commander";
 import { keepAliveClock, pause } from "../../base/clock.ts";
 import { hasReason, upstreamUnavailable } from "../../base/errors.ts";
-import { type Client, connect } from "../../client/client.ts";
+import { type Client, connect } from "../../client/connect.ts";
 import { duration } from "../../config/value-types.ts";
 import type { CommandIo } from "../output/command-io.ts";
 import { countOf, msOf, quantity } from "../output/printable.ts";

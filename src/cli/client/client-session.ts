@@ -1,9 +1,9 @@
 import { readFile } from "node:fs/promises";
 import { invalidRequest, messageOf, WatchFanoutError } from "../../base/errors.ts";
-import type { ClientTls, Pem } from "../../client/calls/client-certificates.ts";
 import type { ConnectOptions } from "../../client/calls/options.ts";
 import type { Token } from "../../client/calls/token-source.ts";
-import { type Client, connect } from "../../client/client.ts";
+import { type Client, connect } from "../../client/connect.ts";
+import type { ClientTls, Pem } from "../../client/transport/client-certificates.ts";
 import { type CommandIo, Output, reportFailure, say } from "../output/command-io.ts";
 import type { ClientOptions } from "./client-options.ts";
 

@@ -1,5 +1,5 @@
 import { Argument, Command } from "commander";
-import { type Client, connect } from "../../client/client.ts";
+import { type Client, connect } from "../../client/connect.ts";
 import {
   type Candidate,
   type Completion,

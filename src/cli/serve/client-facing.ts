@@ -15,6 +15,7 @@ import {
   registerIdentityMetrics,
   registerRightsMetrics,
 } from "../../telemetry/identity-metrics.ts";
+import { ConnectDoor } from "../../web/connect-door.ts";
 import { AuditFile } from "./audit-file.ts";
 import { openIdentitySources } from "./identity.ts";
 import type { ProcessContext } from "./process-context.ts";
@@ -22,7 +23,10 @@ import { StartError } from "./start-error.ts";
 
 /** What decides about the calls of clients, and what records them. */
 interface ClientFacing {
-  readonly options: Pick<ServerOptions, "tls" | "authenticators" | "authorizer" | "audit">;
+  readonly options: Pick<
+    ServerOptions,
+    "tls" | "authenticators" | "authorizer" | "audit" | "webDoor"
+  >;
   /** Closes in reverse order of opening. */
   close(): Promise<void>;
 }
@@ -46,8 +50,10 @@ export function openClientFacing(
     onRevoked,
   );
   registerIdentityMetrics(meter, authenticators, remoteKeys);
+  const { tls, ownApi, webOrigins: allowedOrigins } = config;
+  const webDoor = ownApi ? new ConnectDoor({ allowedOrigins }) : undefined;
   return {
-    options: { tls: config.tls, authenticators, authorizer, audit },
+    options: { tls, authenticators, authorizer, audit, webDoor },
     close: async () => {
       sources.close();
       await audit?.close();

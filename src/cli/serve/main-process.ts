@@ -4,6 +4,7 @@ import type { Config, ListenAddress, ResourceConfig, TcpAddress } from "../../co
 import { isLocalHost } from "../../identity/peer.ts";
 import { type ReadinessCheck, type RunningAdmin, startAdmin } from "../../server/admin/admin.ts";
 import { BackupPage } from "../../server/admin/backup-page.ts";
+import { LivePages } from "../../server/admin/live/live-pages.ts";
 import { StatusPages } from "../../server/admin/status/status-pages.ts";
 import { registerWorkerMetrics } from "../../telemetry/service-metrics.ts";
 import { ProcessStatus } from "../status/process-status.ts";
@@ -76,7 +77,8 @@ export async function startService(
     });
     const status = new StatusPages(source, clock, logger);
     const backup = backupPageOf(main);
-    const pages = { status, backup, others: main.etcdPages, logLevel: options?.level };
+    const live = livePagesOf(main, workers);
+    const pages = { status, backup, live, others: main.etcdPages, logLevel: options?.level };
     const admin = await openAdmin(main, workers, pages);
     // Also loads what its file has: meanwhile /livez responds.
     await main.openStore(
@@ -100,6 +102,7 @@ export async function startService(
     // Before everything else: an open page or a backup must not delay the shutdown.
     main.onStop(async () => status.close());
     main.onStop(async () => backup?.close());
+    main.onStop(async () => live?.close());
     main.watchExpiry();
     main.followMembers();
     main.started();
@@ -126,7 +129,10 @@ function checksOf(main: ServiceProcess, workers: Workers | undefined): Readiness
 async function openAdmin(
   main: ServiceProcess,
   workers: Workers | undefined,
-  pages: Pick<Parameters<typeof startAdmin>[0], "others" | "logLevel" | "status" | "backup">,
+  pages: Pick<
+    Parameters<typeof startAdmin>[0],
+    "others" | "logLevel" | "status" | "backup" | "live"
+  >,
 ): Promise<RunningAdmin> {
   const { context, metrics, config } = main;
   const { files, logger } = context;
@@ -175,6 +181,39 @@ export function backupRefusal({
   const isWider = !isLimited && isLocalHost(listen.host) && !isLocalHost(admin.listen.host);
   if (!isLimited && !isWider) return undefined;
   return "Set --admin-token-file: a backup has all data, and clients of this service need more to get them.";
+}
+
+/** Where this process is reached that listens at each address of the machine. */
+const loopbackOf: Readonly<Record<string, string>> = { "0.0.0.0": "127.0.0.1", "::": "::1" };
+
+/** Undefined: there are no calls for its page. */
+function livePagesOf(main: ServiceProcess, workers: Workers | undefined): LivePages | undefined {
+  const { config } = main;
+  if (!config.ownApi) return undefined;
+  const target = () => {
+    const hasTls = config.tls !== undefined;
+    const address = workers?.address ?? main.server.address;
+    if ("path" in address) return { path: address.path, hasTls };
+    // The address for connections from this machine.
+    const host = loopbackOf[address.host] ?? address.host;
+    return { host, port: address.port, hasTls };
+  };
+  return new LivePages({ target, refusal: liveRefusal(config) });
+}
+
+/**
+ * Why the admin port does not pass on the calls of the live page, a sentence: without a token, each client that can reach that port must
+ * be able to reach the port of the service as well. Undefined: it does.
+ */
+export function liveRefusal({
+  admin,
+  listen,
+}: Pick<Config, "admin" | "listen">): string | undefined {
+  if (admin.tokenFile !== undefined) return undefined;
+  const isWider = "path" in listen || (isLocalHost(listen.host) && !isLocalHost(admin.listen.host));
+  return isWider
+    ? "Set --admin-token-file: this port can be reached from where the service can't be."
+    : undefined;
 }
 
 async function openWorkers(

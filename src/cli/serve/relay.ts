@@ -6,7 +6,7 @@ import { OutageLog } from "../../base/logger.ts";
 import { isUnimplemented } from "../../client/calls/call-failure.ts";
 import type { Endpoint } from "../../client/calls/endpoints.ts";
 import type { ConnectOptions } from "../../client/calls/options.ts";
-import { type Client, connect } from "../../client/client.ts";
+import { type Client, connect } from "../../client/connect.ts";
 import type { AliasedUpstream } from "../../client/remote/history-alias.ts";
 import { RelayedCalls } from "../../client/remote/relayed-calls.ts";
 import { RemoteLeases } from "../../client/remote/remote-leases.ts";

@@ -45,6 +45,7 @@ import {
   registerSkippedKeys,
   registerUndecodableValues,
 } from "../../telemetry/storage-metrics.ts";
+import type { XdsDoor } from "../../xds/xds-door.ts";
 import { version } from "../output/version.ts";
 import type { ProcessParts } from "../status/process-status.ts";
 import { CacheFolder, ownUser } from "./cache-folder.ts";
@@ -58,6 +59,7 @@ import { type Pending, readiness } from "./readiness.ts";
 import type { Relay } from "./relay.ts";
 import { relayedResources } from "./relayed-resources.ts";
 import { deepReadsOf, ProcessResources, upstreamLimiterOf } from "./resources.ts";
+import { openXds } from "./xds.ts";
 
 /** How a server listens, and what differs from the configuration. */
 export type ServerTerms = Pick<ServerOptions, "listen" | "limits" | "hasOwnServices">;
@@ -88,6 +90,7 @@ export class ServiceProcess {
   #embedded: EtcdServer | undefined;
   #etcdPages: EtcdPages | undefined;
   #server: RunningServer | undefined;
+  #xds: XdsDoor | undefined;
   #rpcs: RpcMetrics | undefined;
   #dispatchLatency: LatencyBuckets | undefined;
   /** Why the process as a whole does not serve. */
@@ -182,7 +185,7 @@ export class ServiceProcess {
   /** What its status is read from. */
   parts(): ProcessParts {
     return {
-      ...{ caches: this.caches, server: this.#server },
+      ...{ caches: this.caches, server: this.#server, xds: this.#xds },
       ...{ rpcs: this.#rpcs, dispatchLatency: this.#dispatchLatency, eventLoop: this.#eventLoop },
     };
   }
@@ -282,7 +285,7 @@ export class ServiceProcess {
 
   /**
    * Serves clients: recognises them, and applies the policy and the limits. Rejects with a StartError if the audit log can't
-   * be opened, and with an Error if the server can't listen.
+   * be opened or xDS can't be served, and with an Error if the server can't listen.
    */
   async serveClients({ listen, limits }: Omit<ServerTerms, "hasOwnServices">): Promise<void> {
     const { logger, files } = this.context;
@@ -291,12 +294,17 @@ export class ServiceProcess {
       this.#server?.revoke(identity),
     );
     this.onStop(() => facing.close());
+    const xds = await openXds(this.#config, this.resources, this.context);
+    this.#xds = xds;
+    if (xds !== undefined) this.onStop(async () => xds.close());
     const maxConnections = acceptedConnections(configured.maxConnections);
     const all = {
       ...{ responseFlushMs: stallTimeoutMs, maxStreamAgeMs, ...configured, ...limits },
       maxConnections,
     };
-    await this.serve({ ...facing.options, listen, limits: all, compression });
+    const doors = xds === undefined ? [] : [xds];
+    await this.serve({ ...facing.options, listen, limits: all, compression, doors });
+    xds?.start();
     warnOfFewConnections(configured.maxConnections, logger);
     if (tls !== undefined) watchServerCertificates(files, tls, this.server);
   }

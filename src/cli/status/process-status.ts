@@ -16,6 +16,7 @@ import type { RunningServer, ServerStats } from "../../server/server.ts";
 import type { EventLoopMonitor } from "../../telemetry/process-metrics.ts";
 import type { RpcMetrics } from "../../telemetry/rpc-metrics.ts";
 import type { LatencyBuckets } from "../../telemetry/stage-latency.ts";
+import type { XdsReport } from "../../xds/xds-door.ts";
 import type { ProcessCounts } from "./rates.ts";
 import type { RecentProblems } from "./recent-problems.ts";
 
@@ -33,6 +34,8 @@ export interface ProcessSnapshot {
   /** Whether the store has refused a write in the last minute because it is full. */
   readonly isStoreFull: boolean;
   readonly problems: readonly Problem[];
+  /** Undefined: it does not serve xDS. */
+  readonly xds: XdsReport | undefined;
   /** Undefined until its streams have been counted once. */
   readonly tally: StreamTally | undefined;
 }
@@ -46,6 +49,7 @@ const tallyRest = 9;
 export interface ProcessParts {
   readonly caches: ReadonlyMap<string, Cacher>;
   readonly server: RunningServer | undefined;
+  readonly xds?: { report(): XdsReport } | undefined;
   readonly rpcs: RpcMetrics | undefined;
   readonly dispatchLatency: LatencyBuckets | undefined;
   readonly eventLoop: Pick<EventLoopMonitor, "worst"> | undefined;
@@ -83,7 +87,7 @@ export class ProcessStatus {
   /** Counts the streams again, in time slices, unless that took long a short time ago. */
   async snapshot(): Promise<ProcessSnapshot> {
     await this.#countStreams();
-    const { caches, server, rpcs, dispatchLatency, eventLoop } = this.#parts();
+    const { caches, server, xds, rpcs, dispatchLatency, eventLoop } = this.#parts();
     const stats = server?.stats();
     let [eventsReceived, eventsDispatched] = [0, 0];
     for (const cache of caches.values()) {
@@ -109,6 +113,7 @@ export class ProcessStatus {
       isStoreFull: stats?.isStoreFull ?? false,
       calls: rpcs?.recentCalls.counts() ?? { ended: 0, failed: {} },
       problems: this.#problems?.newest ?? [],
+      xds: xds?.report(),
       tally: this.#tally,
     };
   }

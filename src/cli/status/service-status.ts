@@ -24,6 +24,7 @@ import type { ProcessSnapshot, ProcessStatus } from "./process-status.ts";
 import { noLatency, type ProcessCounts, Rates } from "./rates.ts";
 import { newestOf } from "./recent-problems.ts";
 import { verdictOf } from "./verdict.ts";
+import { xdsStatusOf } from "./xds-status.ts";
 
 /** The main process of a service, or the only one. What changes is read each time. */
 interface MainProcess {
@@ -104,6 +105,7 @@ export class ServiceStatus implements StatusSource {
       verdict: verdictOf({ ...facts, checks, isStoreFull, etcdApiOutage }),
       ...{ ...facts, latencies },
       problems: newestOf(all.map(({ problems }) => problems)),
+      xds: xdsStatusOf(serving.flatMap(({ xds }) => xds ?? [])),
     };
   }
 

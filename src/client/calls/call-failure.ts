@@ -1,7 +1,7 @@
-import { type ServiceError, status } from "@grpc/grpc-js";
 import { briefDetails, connectionCause, type TlsSettings } from "../../base/connection-cause.ts";
 import { type Reason, upstreamUnavailable, WatchFanoutError } from "../../base/errors.ts";
-import { errorOf, retryDelayMs, saysReason } from "../../wire/errors.ts";
+import { codeName, codes } from "../../base/grpc-codes.ts";
+import { type CallError, errorOf, retryDelayMs, saysReason } from "../../wire/call-error.ts";
 
 /** Upper bound for the retry delay that a server may ask for, in milliseconds. */
 const longestRetryDelayMs = 300_000;
@@ -128,7 +128,7 @@ export interface CallSecurity {
 /** Maps an error of gRPC or of this client to a CallFailure. Throws any other error, which indicates a bug. */
 export function failureOf(error: unknown, call: Call): CallFailure {
   if (error instanceof CallFailure) return error;
-  if (!isServiceError(error)) throw error;
+  if (!isCallError(error)) throw error;
   const said = errorOf(error);
   return saysReason(error)
     ? new CallFailure(said, retryDelayMs(error))
@@ -167,13 +167,13 @@ export function notToFollow(refusal: WatchFanoutError, address: string): CallFai
 
 /** Whether the server does not have the method: it is not a watch-fanout, or too old. */
 export function isUnimplemented({ cause }: WatchFanoutError): boolean {
-  return isServiceError(cause) && cause.code === status.UNIMPLEMENTED;
+  return isCallError(cause) && cause.code === codes.UNIMPLEMENTED;
 }
 
 /** Whether the server answered with NOT_FOUND and no reason: that of a standard service. */
 export function isNotFound({ cause, reason }: WatchFanoutError): boolean {
   const isKnown = reason === "INTERNAL" || reason === "UNKNOWN_RESOURCE";
-  return isKnown && isServiceError(cause) && cause.code === status.NOT_FOUND;
+  return isKnown && isCallError(cause) && cause.code === codes.NOT_FOUND;
 }
 
 /** A stream that left a batch open and then sent nothing for `silentMs` milliseconds. */
@@ -191,7 +191,7 @@ export function streamEndedEarly(address: string): CallFailure {
 }
 
 /** Maps an error without a reason: from gRPC itself, a proxy, or a server that is not watch-fanout. */
-function bareError(error: ServiceError, closest: Reason, call: Call): WatchFanoutError {
+function bareError(error: CallError, closest: Reason, call: Call): WatchFanoutError {
   const { address, write, maxMessageBytes, security } = call;
   const { details } = error;
   const brief = briefDetails(details);
@@ -211,14 +211,14 @@ function bareError(error: ServiceError, closest: Reason, call: Call): WatchFanou
     );
   }
   if (closest === "UPSTREAM_UNAVAILABLE") return notServed(address, details, security, error);
-  if (error.code === status.UNIMPLEMENTED) {
+  if (error.code === codes.UNIMPLEMENTED) {
     return new WatchFanoutError(
       "INVALID_REQUEST",
       `The server at ${address} does not know the method (${brief}). Is it watch-fanout, with --watch-fanout-api on?`,
       { cause: error },
     );
   }
-  const code = status[error.code];
+  const code = codeName(error.code);
   const remedy = remedies[closest] ?? "";
   const message = `The call to ${address} failed with ${code}: ${brief}${remedy}`;
   return new WatchFanoutError(closest, message, { cause: error });
@@ -273,15 +273,15 @@ function unavailable(
  * Whether the server may have applied the write although its response was lost. Only the text of grpc-js's message
  * reports that a call was never sent: no connection, no name, or a deadline that passed while it waited for one.
  */
-function mayHaveBeenApplied({ code, details }: ServiceError): boolean {
+function mayHaveBeenApplied({ code, details }: CallError): boolean {
   switch (code) {
-    case status.DEADLINE_EXCEEDED:
+    case codes.DEADLINE_EXCEEDED:
       return !details.includes("Waiting for LB pick");
-    case status.UNAVAILABLE:
+    case codes.UNAVAILABLE:
       return !/^(No connection established|Name resolution failed|Stream refused)/.test(details);
-    case status.CANCELLED:
-    case status.UNKNOWN:
-    case status.INTERNAL:
+    case codes.CANCELLED:
+    case codes.UNKNOWN:
+    case codes.INTERNAL:
       return true;
     default:
       return false;
@@ -292,8 +292,8 @@ function mayHaveBeenApplied({ code, details }: ServiceError): boolean {
  * Whether this client refused the response for its size. A server with the same bound words its own refusal in the
  * same way; a write is then reported as OUTCOME_UNKNOWN although it was refused, and never the reverse.
  */
-function isRefusedResponse({ code, details }: ServiceError, maxBytes: number): boolean {
-  if (code !== status.RESOURCE_EXHAUSTED) return false;
+function isRefusedResponse({ code, details }: CallError, maxBytes: number): boolean {
+  if (code !== codes.RESOURCE_EXHAUSTED) return false;
   return (
     (details.startsWith("Received message larger than max") &&
       details.endsWith(` vs ${maxBytes})`)) ||
@@ -301,6 +301,6 @@ function isRefusedResponse({ code, details }: ServiceError, maxBytes: number): b
   );
 }
 
-function isServiceError(error: unknown): error is ServiceError {
+function isCallError(error: unknown): error is CallError {
   return error instanceof Error && "code" in error && "details" in error;
 }

@@ -1,4 +1,3 @@
-import { type Metadata, status } from "@grpc/grpc-js";
 import {
   type Attributes,
   isSpanContextValid,
@@ -18,7 +17,9 @@ import {
 } from "../../base/client-span.ts";
 import type { Clock } from "../../base/clock.ts";
 import { WatchFanoutError } from "../../base/errors.ts";
-import { statusOf } from "../../wire/errors.ts";
+import { codes } from "../../base/grpc-codes.ts";
+import { wireForms } from "../../wire/reasons.ts";
+import type { CallHeaders } from "../transport/transport.ts";
 import type { CallFailure } from "./call-failure.ts";
 
 const durations = metered((meter) =>
@@ -89,17 +90,17 @@ export class CallTelemetry {
     hedgedReads.add(1, { method: this.#method });
   }
 
-  /** The metadata of an attempt with the trace of the call: a copy, unless no tracing is set up. */
-  traced(metadata: Metadata): Metadata {
-    if (!isSpanContextValid(this.#span.spanContext())) return metadata;
-    const traced = metadata.clone();
+  /** The headers of an attempt with the trace of the call: a copy, unless no tracing is set up. */
+  traced(headers: CallHeaders): CallHeaders {
+    if (!isSpanContextValid(this.#span.spanContext())) return headers;
+    const traced = new Map(Object.entries(headers));
     injectSpan(this.#span, traced);
-    return traced;
+    return Object.fromEntries(traced);
   }
 
   responded(): void {
     if (this.#span.isRecording()) {
-      this.#span.setAttributes(statusAttributes(status.OK, false));
+      this.#span.setAttributes(statusAttributes(codes.OK, false));
     }
     this.#end({ method: this.#method, outcome: "OK" });
   }
@@ -107,7 +108,8 @@ export class CallTelemetry {
   failed(error: unknown): void {
     const outcome = error instanceof WatchFanoutError ? error.reason : "CANCELLED";
     if (this.#span.isRecording()) {
-      const code = error instanceof WatchFanoutError ? statusOf(error).code : status.CANCELLED;
+      const code =
+        error instanceof WatchFanoutError ? wireForms[error.reason].code : codes.CANCELLED;
       this.#span.setAttributes({ ...statusAttributes(code, true), "error.type": outcome });
     }
     // The texts of errors are left out, since they may have keys.

@@ -5,9 +5,11 @@ import { ServerReachability } from "../../base/server-reachability.ts";
 import type { Reachability } from "../../base/stream-backoff.ts";
 import { abortable } from "../../base/wait.ts";
 import type { OwnCredentials } from "../../cache-files/user-of.ts";
-import { listWatchService } from "../../wire/services.ts";
+import { listWatchMethods, type Method } from "../../wire/methods.ts";
 import { isPathRefusal } from "../../wire/via.ts";
-import { type BeginCall, callStreaming, callUnary, isDecided, type Method } from "./call.ts";
+import { isDecided } from "../transport/connectivity.ts";
+import type { Platform } from "../transport/platform.ts";
+import type { BeginCall } from "../transport/transport.ts";
 import {
   CallFailure,
   cancelled,
@@ -19,7 +21,6 @@ import {
   streamEndedEarly,
 } from "./call-failure.ts";
 import { CallTelemetry, watchOpened } from "./call-telemetry.ts";
-import { ClientCertificates } from "./client-certificates.ts";
 import { type Endpoint, Endpoints } from "./endpoints.ts";
 import { Hedging } from "./hedging.ts";
 import type { ConnectOptions } from "./options.ts";
@@ -80,15 +81,18 @@ export class Connection {
   readonly #clock: Clock;
   readonly #random: () => number;
   readonly #token: TokenSource;
-  readonly #certificates: ClientCertificates | undefined;
+  /** See ServerAddress. Servers of one client have the same. */
+  readonly #certificate: () => Buffer | undefined;
+  readonly #hasTls: boolean;
+  /** See Platform. */
+  readonly hasRequestStreams: boolean;
   readonly #isOfRelay: boolean;
   readonly #closing = new AbortController();
 
-  constructor(options: ConnectOptions, clock: Clock, random: () => number) {
-    const addresses = typeof options.address === "string" ? [options.address] : options.address;
+  constructor(options: ConnectOptions, platform: Platform, clock: Clock, random: () => number) {
     this.#clock = clock;
     this.#random = random;
-    this.#token = new TokenSource(options.token, clock, options.relayId);
+    this.#token = new TokenSource(options.token, platform, clock, options.relayId);
     this.#isOfRelay = options.relayId !== undefined;
     this.#timeoutMs = positive("timeoutMs", options.timeoutMs ?? defaultTimeoutMs);
     this.#connectTimeoutMs = positive(
@@ -100,12 +104,12 @@ export class Connection {
     const keepaliveMs = positive("keepaliveIntervalMs", keepaliveIntervalMs);
     const { maxMessageBytes = defaultMaxMessageBytes } = options;
     this.#maxMessageBytes = positive("maxMessageBytes", maxMessageBytes);
-    const { tls } = options;
-    this.#certificates = tls && new ClientCertificates(tls, clock);
-    this.#endpoints = new Endpoints(addresses, {
-      ...{ certificates: this.#certificates, serverName: tls?.serverName },
-      ...{ keepaliveMs, clock, random, maxMessageBytes: this.#maxMessageBytes },
-    });
+    this.hasRequestStreams = platform.hasRequestStreams;
+    this.#hasTls = options.tls !== undefined;
+    const settings = { keepaliveMs, maxMessageBytes: this.#maxMessageBytes };
+    const servers = platform.servers(options, settings, clock);
+    this.#certificate = () => servers[0]?.certificate?.();
+    this.#endpoints = new Endpoints(servers, { clock, random });
     this.#reachability = this.#observed(clock);
     const hedgingDelayMs = positive(
       "hedgingDelayMs",
@@ -120,7 +124,7 @@ export class Connection {
    */
   async credentials(signal: AbortSignal): Promise<OwnCredentials> {
     const token = await this.#token.token(this.#timeoutMs, signal);
-    return { token, certificate: this.#certificates?.certificate };
+    return { token, certificate: this.#certificate() };
   }
 
   read<Request, Response>(
@@ -157,8 +161,8 @@ export class Connection {
       await this.#connect(endpoint, this.#connectTimeoutMs, signal);
       await this.#verify(endpoint, signal);
       onServer(endpoint);
-      const metadata = await this.#token.metadata(this.#timeoutMs, signal);
-      for await (const response of callStreaming(endpoint.grpc, begin, metadata, signal)) {
+      const headers = await this.#token.headers(this.#timeoutMs, signal);
+      for await (const response of begin(endpoint.transport, headers, signal)) {
         endpoint.responded();
         yield response;
       }
@@ -202,8 +206,8 @@ export class Connection {
     const endpoints = this.#endpoints;
     const servers = endpoints.all.map((endpoint) => ({
       channel: async () => {
-        if (!endpoints.isClosed) await this.#certificates?.refreshFor(endpoint.grpc, undefined);
-        return endpoints.isClosed ? undefined : endpoint.grpc.getChannel();
+        if (!endpoints.isClosed) await endpoint.transport.refresh?.(undefined);
+        return endpoints.isClosed ? undefined : endpoint.transport.channel;
       },
       onConnected: () => endpoint.connected(),
     }));
@@ -317,14 +321,14 @@ export class Connection {
       const others = this.#endpoints.count > 1;
       const connectMs = others ? Math.min(timeoutMs, this.#connectTimeoutMs) : timeoutMs;
       await this.#connect(endpoint, connectMs, stop.signal);
-      if (method.path !== listWatchService.Resources.path) {
+      if (method.path !== listWatchMethods.Resources.path) {
         await this.#verify(endpoint, stop.signal);
       }
-      const metadata = await this.#token.metadata(end - this.#clock.now(), stop.signal, via);
+      const headers = await this.#token.headers(end - this.#clock.now(), stop.signal, via);
       const left = end - this.#clock.now();
       isSent = true;
-      const traced = telemetry.traced(metadata);
-      const response = await callUnary(endpoint.grpc, method, request, traced, left, stop.signal);
+      const traced = telemetry.traced(headers);
+      const response = await endpoint.transport.unary(method, request, traced, left, stop.signal);
       endpoint.responded();
       return response;
     } catch (error) {
@@ -357,12 +361,12 @@ export class Connection {
     await abortable(endpoint.verified, signal);
   }
 
-  async #askToFollow({ grpc, address }: Endpoint): Promise<void> {
-    const { Resources } = listWatchService;
+  async #askToFollow({ transport, address }: Endpoint): Promise<void> {
+    const { Resources } = listWatchMethods;
     try {
-      const metadata = await this.#token.metadata(verifyTimeoutMs, this.closing);
+      const headers = await this.#token.headers(verifyTimeoutMs, this.closing);
       const request = { after_name: "", check_path: true };
-      await callUnary(grpc, Resources, request, metadata, verifyTimeoutMs, this.closing);
+      await transport.unary(Resources, request, headers, verifyTimeoutMs, this.closing);
     } catch (error) {
       if (this.closing.aborted) throw closedMeanwhile(address, false);
       const failure = failureOf(error, this.#callAt(address, false));
@@ -372,7 +376,7 @@ export class Connection {
   }
 
   #callAt(address: string, write: boolean) {
-    const security = { hasTls: this.#certificates !== undefined, isOfRelay: this.#isOfRelay };
+    const security = { hasTls: this.#hasTls, isOfRelay: this.#isOfRelay };
     return { address, write, maxMessageBytes: this.#maxMessageBytes, security };
   }
 
@@ -394,13 +398,13 @@ export class Connection {
    * too.
    */
   async #connect(
-    { grpc, address }: Endpoint,
+    { transport, address }: Endpoint,
     timeoutMs: number,
     signal: AbortSignal | undefined,
     isPatient: boolean = false,
   ): Promise<void> {
-    await this.#certificates?.refreshFor(grpc, signal);
-    if (await abortable(isDecided(grpc, timeoutMs, isPatient), signal)) return;
+    await transport.refresh?.(signal);
+    if (await abortable(isDecided(transport.channel, timeoutMs, isPatient), signal)) return;
     throw notConnected(address, timeoutMs);
   }
 }

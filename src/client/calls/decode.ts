@@ -2,6 +2,7 @@ import { WatchFanoutError } from "../../base/errors.ts";
 import { type EventType, WatchEvent } from "../../model/event.ts";
 import type { StoredObject } from "../../model/object.ts";
 import type { Slabs } from "../../model/slabs.ts";
+import { textSize } from "../../protobuf/text.ts";
 import { Attributes, undecodableAttributes } from "../../selector/attributes.ts";
 import type { Duration__Output } from "../../wire/generated/google/protobuf/Duration.ts";
 import type { Event__Output as WireEvent } from "../../wire/generated/watchfanout/v1/Event.ts";
@@ -20,7 +21,7 @@ export function decodeObject(wire: WireObject | null, slabs: Slabs): StoredObjec
   if (key === "") throw broken("an object without a key");
   const object = slabs.store(
     key,
-    Buffer.byteLength(key),
+    textSize(key),
     value,
     0,
     value.byteLength,

@@ -1,35 +1,18 @@
-import { isIP } from "node:net";
-import { credentials, Client as GrpcClient } from "@grpc/grpc-js";
 import { Backoff } from "../../base/backoff.ts";
 import type { Clock } from "../../base/clock.ts";
 import { invalidRequest, type WatchFanoutError } from "../../base/errors.ts";
-import { isConnected, isConnecting } from "./call.ts";
+import { isConnected, isConnecting } from "../transport/connectivity.ts";
+import type { ServerAddress, Transport } from "../transport/transport.ts";
 import { ClosedError } from "./call-failure.ts";
-import type { ClientCertificates } from "./client-certificates.ts";
 
 /** How long a failed server is ejected, if there are others. */
 const ejectionBounds = { initialMs: 200, maxMs: 10_000 };
 
-/** The connection settings of all servers. */
 interface EndpointSettings {
-  /** Undefined: without TLS. */
-  readonly certificates: ClientCertificates | undefined;
-  /** The name that the server's certificate must have, if it is not the host of the address. */
-  readonly serverName: string | undefined;
-  /** Interval of keepalive pings on a connection in use, in milliseconds. */
-  readonly keepaliveMs: number;
-  /** Maximum size of a received message, in bytes. */
-  readonly maxMessageBytes: number;
   readonly clock: Clock;
   /** Numbers from 0 to below 1, for jitter. */
   readonly random: () => number;
 }
-
-/** Maximum pause before a connection is tried again, in milliseconds. */
-const maxReconnectMs = 3_000;
-
-/** Maximum time that a keepalive ping may take, in milliseconds. */
-const maxKeepaliveTimeoutMs = 5_000;
 
 /** One server, and the connection to it, which is opened at first use. */
 export class Endpoint {
@@ -42,10 +25,10 @@ export class Endpoint {
    * @internal
    */
   verified: Promise<void> | undefined;
-  readonly #target: Address;
+  readonly #server: ServerAddress;
   readonly #settings: EndpointSettings;
   readonly #backoff: Backoff;
-  #grpc: GrpcClient | undefined;
+  #transport: Transport | undefined;
   #ejectedUntil = 0;
   /** Until when the server has asked to be left alone. */
   #askedUntil = 0;
@@ -55,9 +38,9 @@ export class Endpoint {
   /** Whether nothing has come from it since its last failure. */
   #hasFailed = false;
 
-  constructor(target: Address, settings: EndpointSettings) {
-    this.address = target.text;
-    this.#target = target;
+  constructor(server: ServerAddress, settings: EndpointSettings) {
+    this.address = server.text;
+    this.#server = server;
     this.#settings = settings;
     this.#backoff = new Backoff(ejectionBounds, settings.random);
   }
@@ -66,9 +49,9 @@ export class Endpoint {
    * The connection.
    * @internal
    */
-  get grpc(): GrpcClient {
-    this.#grpc ??= open(this.#target, this.#settings);
-    return this.#grpc;
+  get transport(): Transport {
+    this.#transport ??= this.#server.open();
+    return this.#transport;
   }
 
   /**
@@ -146,7 +129,9 @@ export class Endpoint {
    * @internal
    */
   get isUnreachable(): boolean {
-    return this.#hasFailed && this.#grpc !== undefined && isConnecting(this.#grpc);
+    return (
+      this.#hasFailed && this.#transport !== undefined && isConnecting(this.#transport.channel)
+    );
   }
 
   /**
@@ -154,12 +139,16 @@ export class Endpoint {
    * @internal
    */
   get isReady(): boolean {
-    return this.ejectedForMs === 0 && this.#grpc !== undefined && isConnected(this.#grpc);
+    return (
+      this.ejectedForMs === 0 &&
+      this.#transport !== undefined &&
+      isConnected(this.#transport.channel)
+    );
   }
 
   /** @internal */
   close(): void {
-    this.#grpc?.close();
+    this.#transport?.close();
   }
 }
 
@@ -173,13 +162,13 @@ export class Endpoints {
   #next: number;
   #isClosed = false;
 
-  /** Throws INVALID_REQUEST for invalid addresses. */
-  constructor(addresses: readonly string[], settings: EndpointSettings) {
+  /** Throws INVALID_REQUEST for no server. */
+  constructor(servers: readonly ServerAddress[], settings: EndpointSettings) {
     const { random } = settings;
-    if (addresses.length === 0) throw noAddress();
-    this.#all = addresses.map((text) => new Endpoint(parseAddress(text), settings));
+    if (servers.length === 0) throw noAddress();
+    this.#all = servers.map((server) => new Endpoint(server, settings));
     // Clients with the same list of addresses must not all start at the same server.
-    this.#next = Math.floor(random() * addresses.length);
+    this.#next = Math.floor(random() * servers.length);
   }
 
   get count(): number {
@@ -264,85 +253,4 @@ function noAddress(): WatchFanoutError {
 
 function isEjected({ ejectedForMs }: Endpoint): boolean {
   return ejectedForMs > 0;
-}
-
-function open(
-  address: Address,
-  { certificates, serverName, keepaliveMs, maxMessageBytes }: EndpointSettings,
-): GrpcClient {
-  const channelCredentials = certificates?.channelCredentials() ?? credentials.createInsecure();
-  return new GrpcClient(address.target, channelCredentials, {
-    // Above gRPC's default of 4 MiB, since a response may hold one event that is larger.
-    "grpc.max_receive_message_length": maxMessageBytes,
-    "grpc.max_send_message_length": -1,
-    // Detects a dead connection while a watch is open on it.
-    "grpc.keepalive_time_ms": keepaliveMs,
-    "grpc.keepalive_timeout_ms": Math.min(keepaliveMs, maxKeepaliveTimeoutMs),
-    // This client decides what is retried, not a TXT record.
-    "grpc.service_config_disable_resolution": 1,
-    // If a name has several addresses, clients spread over them.
-    "grpc.service_config": JSON.stringify({
-      loadBalancingConfig: [{ pick_first: { shuffleAddressList: true } }],
-    }),
-    // grpc-js would share connections between clients, and also that another one has just failed to connect.
-    "grpc.use_local_subchannel_pool": 1,
-    "grpc.initial_reconnect_backoff_ms": 200,
-    // Within 20 %. All calls and streams of this client wait for it after an outage.
-    "grpc.max_reconnect_backoff_ms": maxReconnectMs,
-    // By default a name is resolved every 30 s at most, also if no server remains at its addresses.
-    "grpc.dns_min_time_between_resolutions_ms": maxReconnectMs,
-    // A proxy for outgoing connections can't reach this machine.
-    "grpc.enable_http_proxy": address.loopback ? 0 : 1,
-    ...(serverName === undefined
-      ? {}
-      : {
-          "grpc.ssl_target_name_override": serverName,
-          "grpc.default_authority": serverName,
-        }),
-  });
-}
-
-/** A parsed server address. */
-export interface Address {
-  /** The address as it was configured. */
-  readonly text: string;
-  /** The address in grpc-js's form. */
-  readonly target: string;
-  /** Whether the server is on this machine. */
-  readonly loopback: boolean;
-}
-
-/**
- * Parses `HOST:PORT`, `[IPV6]:PORT` and `unix:/path`. Throws INVALID_REQUEST with a message that says what to write
- * instead.
- */
-export function parseAddress(text: string): Address {
-  if (/^unix:.+/.test(text)) return { text, target: text, loopback: true };
-  const scheme = /^([a-z][a-z0-9+.-]*):\/\//i.exec(text);
-  if (scheme !== null) {
-    const tls =
-      scheme[1]?.toLowerCase() === "https" ? ", and set TLS by the option tls (--tls)" : "";
-    throw invalidRequest(
-      "address",
-      `The address ${JSON.stringify(text)} has a scheme. Write HOST:PORT, for example 127.0.0.1:50051${tls}.`,
-    );
-  }
-  const parts = /^(?:\[([^\]]+)\]|([^\s:/]+)):(\d{1,5})$/.exec(text);
-  const host = parts?.[1] ?? parts?.[2] ?? "";
-  const port = Number(parts?.[3]);
-  const bracketed = parts?.[1] !== undefined;
-  if (parts === null || port < 1 || port > 65_535 || (bracketed && isIP(host) !== 6)) {
-    throw invalidRequest(
-      "address",
-      `${JSON.stringify(text)} is not an address. Write HOST:PORT, for example 127.0.0.1:50051 or [::1]:50051.`,
-    );
-  }
-  const loopback = host === "localhost" || host === "::1" || /^127\./.test(host);
-  return { text, target: target(host, port), loopback };
-}
-
-function target(host: string, port: number): string {
-  const version = isIP(host);
-  if (version === 6) return `ipv6:[${host}]:${port}`;
-  return version === 4 ? `ipv4:${host}:${port}` : `dns:${host}:${port}`;
 }

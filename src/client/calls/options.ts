@@ -2,19 +2,12 @@ import type { Clock } from "../../base/clock.ts";
 import type { WatchFanoutError } from "../../base/errors.ts";
 import type { EventType } from "../../model/event.ts";
 import type { ListOrder, RevisionRequirement, Scope } from "../../storage/storage.ts";
-import type { ClientTls } from "./client-certificates.ts";
+import type { ServerOptions } from "../transport/platform.ts";
 import type { Endpoint } from "./endpoints.ts";
 import type { Token } from "./token-source.ts";
 
 /** Options of `connect`. */
-export interface ConnectOptions {
-  /**
-   * The address of the service, HOST:PORT or unix:PATH, or of several replicas of it. Calls and watches are spread over the
-   * replicas; if one fails, its calls and watches move to the others.
-   */
-  readonly address: string | readonly string[];
-  /** Default: without TLS. */
-  readonly tls?: ClientTls | undefined;
+export interface ConnectOptions extends ServerOptions {
   /**
    * The bearer token that is sent with each call, as text, from a file or by a function. Without TLS it can be read on
    * the network. Default: none.

@@ -1,9 +1,9 @@
-import { open } from "node:fs/promises";
-import { Metadata } from "@grpc/grpc-js";
 import type { Clock } from "../../base/clock.ts";
 import { invalidRequest, messageOf, WatchFanoutError } from "../../base/errors.ts";
 import { within } from "../../base/wait.ts";
 import { viaKey } from "../../wire/via.ts";
+import type { Platform } from "../transport/platform.ts";
+import type { CallHeaders } from "../transport/transport.ts";
 import { CallFailure } from "./call-failure.ts";
 
 /**
@@ -18,60 +18,65 @@ const maxTokenBytes = 16 * 1024;
 /** How long a token from a file is used before the file is read again, in milliseconds. */
 const rereadMs = 1_000;
 
-/** Provides the metadata of calls. */
+/** Provides the headers of calls. */
 export class TokenSource {
   readonly #token: Token | undefined;
+  readonly #platform: Pick<Platform, "readTextFile">;
   readonly #clock: Clock;
   readonly #relayId: string | undefined;
-  /** The metadata for the last token, which most calls share. */
-  #metadata: Metadata;
+  /** The headers for the last token, which most calls share. */
+  #headers: CallHeaders;
   #last: string | undefined;
   #readAt = Number.NEGATIVE_INFINITY;
-  #reading: Promise<Metadata> | undefined;
+  #reading: Promise<CallHeaders> | undefined;
 
   /**
    * `relayId`: the instance id of the relay that makes the calls; undefined: none does. Throws INVALID_REQUEST for a text
    * that can't be a token.
    */
-  constructor(token: Token | undefined, clock: Clock, relayId?: string) {
+  constructor(
+    token: Token | undefined,
+    platform: Pick<Platform, "readTextFile">,
+    clock: Clock,
+    relayId?: string,
+  ) {
     this.#token = token;
+    this.#platform = platform;
     this.#clock = clock;
     this.#relayId = relayId;
-    this.#metadata = this.#ofRelay();
+    this.#headers = this.#ofRelay();
     if (typeof token !== "string") return;
     if (!isToken(token)) throw invalidRequest("token", malformed("token"));
-    this.#metadata = this.#with(token);
+    this.#headers = this.#with(token);
   }
 
   /**
-   * The metadata of the next call. Rejects with a CallFailure, UNAUTHENTICATED, if there is no token within `timeoutMs`
+   * The headers of the next call. Rejects with a CallFailure, UNAUTHENTICATED, if there is no token within `timeoutMs`
    * milliseconds, and with the signal's reason when it is aborted. `via`: the relays that the request has passed.
    */
-  async metadata(
+  async headers(
     timeoutMs: number,
     signal: AbortSignal | undefined,
     via?: string,
-  ): Promise<Metadata> {
-    const metadata = await this.#current(timeoutMs, signal);
-    if (via === undefined || this.#relayId === undefined) return metadata;
-    const passedOn = metadata.clone();
-    passedOn.set(viaKey, `${via},${this.#relayId}`);
-    return passedOn;
+  ): Promise<CallHeaders> {
+    const headers = await this.#current(timeoutMs, signal);
+    if (via === undefined || this.#relayId === undefined) return headers;
+    return { ...headers, [viaKey]: `${via},${this.#relayId}` };
   }
 
-  /** The token that a call would have now; undefined: none. Rejects as `metadata` does. */
+  /** The token that a call would have now; undefined: none. Rejects as `headers` does. */
   async token(timeoutMs: number, signal: AbortSignal): Promise<string | undefined> {
     await this.#current(timeoutMs, signal);
     return this.#last;
   }
 
-  async #current(timeoutMs: number, signal: AbortSignal | undefined): Promise<Metadata> {
+  async #current(timeoutMs: number, signal: AbortSignal | undefined): Promise<CallHeaders> {
     const token = this.#token;
-    if (token === undefined || typeof token === "string") return this.#metadata;
+    if (token === undefined || typeof token === "string") return this.#headers;
     if (typeof token === "function") {
       return this.#bounded(this.#called(token), timeoutMs, signal);
     }
-    if (this.#clock.now() - this.#readAt < rereadMs) return this.#metadata;
+    if (this.#clock.now() - this.#readAt < rereadMs) return this.#headers;
     this.#reading ??= this.#read(token.file).finally(() => {
       this.#reading = undefined;
     });
@@ -79,17 +84,17 @@ export class TokenSource {
   }
 
   #bounded(
-    metadata: Promise<Metadata>,
+    headers: Promise<CallHeaders>,
     timeoutMs: number,
     signal: AbortSignal | undefined,
-  ): Promise<Metadata> {
+  ): Promise<CallHeaders> {
     const expire = (): never => {
       throw noToken(`There is no token after ${Math.ceil(timeoutMs)} ms.`);
     };
-    return within(metadata, { signal, deadline: { clock: this.#clock, ms: timeoutMs, expire } });
+    return within(headers, { signal, deadline: { clock: this.#clock, ms: timeoutMs, expire } });
   }
 
-  async #called(token: () => string | Promise<string>): Promise<Metadata> {
+  async #called(token: () => string | Promise<string>): Promise<CallHeaders> {
     let text: string;
     try {
       text = await token();
@@ -100,10 +105,10 @@ export class TokenSource {
     return this.#with(text);
   }
 
-  async #read(path: string): Promise<Metadata> {
+  async #read(path: string): Promise<CallHeaders> {
     let text: string;
     try {
-      text = await readStart(path);
+      text = (await this.#platform.readTextFile(path, maxTokenBytes + 1)).trim();
     } catch (error) {
       throw noToken(`The token can't be read from ${path}: ${messageOf(error)}.`, error);
     }
@@ -112,29 +117,15 @@ export class TokenSource {
     return this.#with(text);
   }
 
-  #with(token: string): Metadata {
-    if (token === this.#last) return this.#metadata;
+  #with(token: string): CallHeaders {
+    if (token === this.#last) return this.#headers;
     this.#last = token;
-    this.#metadata = this.#ofRelay();
-    this.#metadata.set("authorization", `Bearer ${token}`);
-    return this.#metadata;
+    this.#headers = { ...this.#ofRelay(), authorization: `Bearer ${token}` };
+    return this.#headers;
   }
 
-  #ofRelay(): Metadata {
-    const metadata = new Metadata();
-    if (this.#relayId !== undefined) metadata.set(viaKey, this.#relayId);
-    return metadata;
-  }
-}
-
-/** The content of a small file without the white space around it. A larger file is not read completely. */
-async function readStart(path: string): Promise<string> {
-  const file = await open(path);
-  try {
-    const { buffer, bytesRead } = await file.read(Buffer.alloc(maxTokenBytes + 1), 0);
-    return buffer.toString("utf8", 0, bytesRead).trim();
-  } finally {
-    await file.close();
+  #ofRelay(): CallHeaders {
+    return this.#relayId === undefined ? {} : { [viaKey]: this.#relayId };
   }
 }
 

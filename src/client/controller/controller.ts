@@ -1,6 +1,7 @@
 import { type Clock, keepAliveClock, maxTimerMs } from "../../base/clock.ts";
 import { invalidRequest, type WatchFanoutError } from "../../base/errors.ts";
 import { Condition, within } from "../../base/wait.ts";
+import { emitWarning } from "../../base/warning.ts";
 import { lastKnown } from "../informer/delta-fifo/delta-fifo.ts";
 import {
   HandlerError,
@@ -274,7 +275,7 @@ class KeyController<T> implements Controller {
 
   #informerFailed(error: Exclude<InformerError, InformerFault>): void {
     const { onError } = this.#options;
-    if (onError === undefined) process.emitWarning(error);
+    if (onError === undefined) emitWarning(error);
     else onError(error, error.key);
   }
 

@@ -1,4 +1,5 @@
 import { hasReason, toError } from "../../base/errors.ts";
+import { textBytes, textOf } from "../../protobuf/text.ts";
 import { followPrefix } from "./follow-prefix.ts";
 import { leaseLost } from "./lease.ts";
 import { type LeaseClient, persist, putLeased, read } from "./leased-keys.ts";
@@ -47,14 +48,14 @@ export class Leadership extends Lock {
   async proclaim(value: string): Promise<void> {
     const { lease, signal, fencingToken } = this;
     const { client } = this.#session;
-    const bytes = Buffer.from(value);
+    const bytes = textBytes(value);
     const replace = async (): Promise<void> => {
       const own = await read(client, this, signal);
       if (own?.createRevision !== fencingToken) {
         throw leaseLost(lease.id, `${this.key} was deleted`);
       }
       // A put before this one, whose response was lost.
-      if (bytes.equals(own.value)) return;
+      if (textOf(own.value) === value) return;
       const options = { expectedModRevision: own.modRevision, signal };
       await putLeased(client, lease, this, bytes, options);
     };
@@ -98,7 +99,7 @@ export class LeaderElector {
   /** Waits until this candidate leads. Rejects as `Mutex.lock` does. For programs that do without `run`. */
   async campaign({ signal }: LockOptions = {}): Promise<Leadership> {
     const { session, resource, name, identity } = this.#options;
-    const value = Buffer.from(identity);
+    const value = textBytes(identity);
     const lock = await acquire(session, { resource, key: name }, value, { signal });
     return new Leadership(session, lock as Lock);
   }
@@ -169,7 +170,7 @@ export async function* observeLeader(
     if (isSame) continue;
     last = first && { token: first.createRevision, modRevision: first.modRevision };
     yield first && {
-      value: Buffer.from(first.value).toString(),
+      value: textOf(first.value) ?? "",
       fencingToken: first.createRevision,
     };
   }

@@ -1,19 +1,19 @@
-import type { ClientWritableStream } from "@grpc/grpc-js";
 import type { Clock, Timer } from "../../base/clock.ts";
 import { toError, upstreamUnavailable, type WatchFanoutError } from "../../base/errors.ts";
 import { type Reachability, StreamBackoff } from "../../base/stream-backoff.ts";
 import { abortable } from "../../base/wait.ts";
-import { errorOfStatus } from "../../wire/errors.ts";
+import { errorOfStatus } from "../../wire/call-error.ts";
 import type { KeepAliveRequest } from "../../wire/generated/watchfanout/v1/KeepAliveRequest.ts";
 import type { KeepAliveResponse__Output as WireResponse } from "../../wire/generated/watchfanout/v1/KeepAliveResponse.ts";
 import type { Renewal__Output as WireRenewal } from "../../wire/generated/watchfanout/v1/Renewal.ts";
 import { CallFailure, ClosedError } from "../calls/call-failure.ts";
 import { broken, decodeDuration } from "../calls/decode.ts";
 import type { Endpoint } from "../calls/endpoints.ts";
+import type { RequestStream } from "../transport/transport.ts";
 
 /** Opens a KeepAlive call, as `Connection.stream` does. `onBegun` gets its requests, before the first response. */
 export type OpenKeepAlive = (
-  onBegun: (requests: Pick<ClientWritableStream<KeepAliveRequest>, "write">) => void,
+  onBegun: (requests: Pick<RequestStream<KeepAliveRequest>, "write">) => void,
   signal: AbortSignal,
   onServer: (server: Pick<Endpoint, "failed" | "incidents">) => void,
 ) => AsyncIterable<WireResponse>;
@@ -57,7 +57,7 @@ export class LeaseKeepAlive {
   readonly #options: LeaseKeepAliveOptions;
   readonly #backoff: StreamBackoff;
   readonly #pending: PendingRequest[] = [];
-  #requests: Pick<ClientWritableStream<KeepAliveRequest>, "write"> | undefined;
+  #requests: Pick<RequestStream<KeepAliveRequest>, "write"> | undefined;
   /** Ends the open stream. Undefined: no stream is open. */
   #stop: AbortController | undefined;
   /** Resolves when the next stream may be opened. */

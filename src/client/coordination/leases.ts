@@ -1,12 +1,12 @@
 import { type Clock, keepAliveClock, maxTimerMs, pause, type Timer } from "../../base/clock.ts";
 import { hasReason, invalidRequest } from "../../base/errors.ts";
 import type { ObjectName } from "../../storage/store.ts";
-import { leaseService } from "../../wire/services.ts";
-import { withRequests } from "../calls/call.ts";
+import { leaseMethods } from "../../wire/methods.ts";
 import { ClosedError } from "../calls/call-failure.ts";
 import type { Connection } from "../calls/connection.ts";
 import { broken, decodeDuration, decodeRevision } from "../calls/decode.ts";
 import { wireDuration } from "../calls/encode.ts";
+import { withRequests } from "../transport/transport.ts";
 import { countingSuspension, Lease, leaseLost } from "./lease.ts";
 import { LeaseKeepAlive, type Renewed } from "./lease-keep-alive.ts";
 
@@ -78,7 +78,7 @@ export class Leases {
     this.#options = { connection, clock, random };
     this.#stream = new LeaseKeepAlive({
       open: (onBegun, signal, onServer) =>
-        connection.stream(withRequests(leaseService.KeepAlive, onBegun), signal, onServer),
+        connection.stream(withRequests(leaseMethods.KeepAlive, onBegun), signal, onServer),
       ...{ clock, random, closing, reachability },
     });
     closing.addEventListener("abort", () => {
@@ -112,7 +112,7 @@ export class Leases {
     const { connection, clock } = this.#options;
     const sentAt = clock.now();
     const request = { ttl: wireDuration(ttlMs) };
-    const response = await connection.write(leaseService.Grant, request, options);
+    const response = await connection.write(leaseMethods.Grant, request, options);
     const id = BigInt(response.lease);
     const grantedMs = decodeDuration(response.ttl);
     if (id <= 0n || !grantedMs) throw broken("a lease without its id or its length");
@@ -136,7 +136,7 @@ export class Leases {
   /** Ends a lease, and deletes what is attached to it. Returns whether it existed. */
   async revoke(id: bigint, options: LeaseCallOptions = {}): Promise<boolean> {
     try {
-      await this.#options.connection.write(leaseService.Revoke, { lease: String(id) }, options);
+      await this.#options.connection.write(leaseMethods.Revoke, { lease: String(id) }, options);
       return true;
     } catch (error) {
       if (!hasReason(error, "LEASE_NOT_FOUND")) throw error;
@@ -166,7 +166,7 @@ export class Leases {
   ): Promise<LeaseInfo> {
     const request = { lease: String(id), objects: options.objects ?? false };
     const { connection } = this.#options;
-    const response = await connection.read(leaseService.TimeToLive, request, options);
+    const response = await connection.read(leaseMethods.TimeToLive, request, options);
     return {
       ttlMs: decodeDuration(response.ttl) ?? 0,
       grantedTtlMs: decodeDuration(response.granted_ttl) ?? 0,

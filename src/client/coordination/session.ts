@@ -2,6 +2,7 @@ import { Backoff } from "../../base/backoff.ts";
 import { pause } from "../../base/clock.ts";
 import { invalidRequest, toError } from "../../base/errors.ts";
 import { Condition } from "../../base/wait.ts";
+import { emitWarning } from "../../base/warning.ts";
 import type { StoredObject } from "../../model/object.ts";
 import type { ObjectName } from "../../storage/store.ts";
 import { ClosedError } from "../calls/call-failure.ts";
@@ -245,5 +246,5 @@ function call(listener: () => void): void {
 }
 
 function warn(error: Error): void {
-  process.emitWarning(error);
+  emitWarning(error);
 }

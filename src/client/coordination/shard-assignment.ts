@@ -1,6 +1,8 @@
 import { invalidRequest, upstreamUnavailable } from "../../base/errors.ts";
+import { randomId } from "../../base/random-id.ts";
 import { Condition, within } from "../../base/wait.ts";
 import type { StoredObject } from "../../model/object.ts";
+import { textBytes, textOf } from "../../protobuf/text.ts";
 import type { Compare, ObjectName } from "../../storage/store.ts";
 import { shardOf } from "../calls/encode.ts";
 import type { HashRange } from "../calls/options.ts";
@@ -116,7 +118,7 @@ export class ShardAssignment {
 
   /** Sends nothing before `run`. Throws INVALID_REQUEST for an invalid number of slots or name. */
   constructor(options: ShardAssignmentOptions) {
-    const { slots = defaultSlots, member = crypto.randomUUID() } = options;
+    const { slots = defaultSlots, member = randomId() } = options;
     if (!(Number.isInteger(slots) && slots >= 1 && slots <= maxSlots)) {
       throw invalidRequest("slots", `slots is ${slots}: it must be from 1 to ${maxSlots}.`);
     }
@@ -205,7 +207,7 @@ export class ShardAssignment {
 
   /** Of its own keys. The number of slots must be that of all. */
   get #value(): Uint8Array {
-    return Buffer.from(JSON.stringify({ member: this.member, slots: this.#count }));
+    return textBytes(JSON.stringify({ member: this.member, slots: this.#count }));
   }
 
   #nameOf(slot: number): ObjectName {
@@ -391,7 +393,7 @@ function isCurrent({ lease, isDraining }: Ownership): boolean {
 
 function parsed(value: Uint8Array): { readonly member?: unknown; readonly slots?: unknown } {
   try {
-    return JSON.parse(Buffer.from(value).toString()) ?? {};
+    return JSON.parse(textOf(value) ?? "") ?? {};
   } catch {
     return {};
   }

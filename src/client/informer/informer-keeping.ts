@@ -1,6 +1,7 @@
 import type { Clock } from "../../base/clock.ts";
 import { messageOf } from "../../base/errors.ts";
 import type { Logger } from "../../base/logger.ts";
+import { emitWarning } from "../../base/warning.ts";
 import type { KeptState, StateKeeper } from "../../cache-files/kept-state.ts";
 import type { WatchBatch } from "../../model/event.ts";
 import type { StoredObject } from "../../model/object.ts";
@@ -88,10 +89,7 @@ function warningsOf(name: string): Logger {
   const ignore = (): void => {};
   const warn = (fields: object, text: string): void => {
     const problem = "problem" in fields ? `: ${fields.problem}` : "";
-    process.emitWarning(
-      `The informer ${JSON.stringify(name)}: ${text}${problem}`,
-      "InformerWarning",
-    );
+    emitWarning(`The informer ${JSON.stringify(name)}: ${text}${problem}`, "InformerWarning");
   };
   return { info: ignore, warn, error: warn };
 }

@@ -2,6 +2,7 @@ import { metrics } from "@opentelemetry/api";
 import { type Clock, keepAliveClock, maxTimerMs } from "../../base/clock.ts";
 import { invalidRequest, toError, type WatchFanoutError } from "../../base/errors.ts";
 import { gauge, registerMetrics } from "../../base/metric-table.ts";
+import { emitWarning } from "../../base/warning.ts";
 import { checkKey } from "../../storage/checks.ts";
 import { ClosedError } from "../calls/call-failure.ts";
 import type { Interruption } from "../calls/options.ts";
@@ -203,7 +204,7 @@ function callListener(listener: () => void): void {
 }
 
 function warn(error: Error): void {
-  process.emitWarning(error);
+  emitWarning(error);
 }
 
 /**

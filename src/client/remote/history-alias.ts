@@ -1,5 +1,5 @@
-import { randomUUID } from "node:crypto";
 import { hasReason, otherHistory } from "../../base/errors.ts";
+import { randomId } from "../../base/random-id.ts";
 
 /** The alias of the history of an upstream, whose resources are all of one store. Undefined: there is no alias. */
 export interface AliasedUpstream {
@@ -53,7 +53,7 @@ export class HistoryAlias {
     // Servers learn of a restore one after another. One that has not, or has already, ended the watch, and this one has the
     // history that the watch followed: nothing was proven against it.
     if (server === refused && !isBehind) return id;
-    this.#upstream.alias = { of: server, id: randomUUID() };
+    this.#upstream.alias = { of: server, id: randomId() };
     return this.#upstream.alias.id;
   }
 

@@ -1,4 +1,3 @@
-import type { ClientWritableStream } from "@grpc/grpc-js";
 import type { Clock } from "../../base/clock.ts";
 import { hasReason, toError, upstreamUnavailable } from "../../base/errors.ts";
 import {
@@ -8,16 +7,16 @@ import {
   type RenewalStream,
 } from "../../storage/lease-renewals.ts";
 import type { GrantedLease, LeaseState, Leases } from "../../storage/store.ts";
-import { errorOfStatus } from "../../wire/errors.ts";
+import { errorOfStatus } from "../../wire/call-error.ts";
 import type { KeepAliveRequest } from "../../wire/generated/watchfanout/v1/KeepAliveRequest.ts";
 import type { Renewal__Output } from "../../wire/generated/watchfanout/v1/Renewal.ts";
-import { leaseService } from "../../wire/services.ts";
-import { withRequests } from "../calls/call.ts";
+import { leaseMethods } from "../../wire/methods.ts";
 import { CallFailure } from "../calls/call-failure.ts";
 import type { Connection } from "../calls/connection.ts";
 import { broken, decodeDuration, decodeRevision } from "../calls/decode.ts";
 import { wireDuration } from "../calls/encode.ts";
 import type { Endpoint } from "../calls/endpoints.ts";
+import { type RequestStream, withRequests } from "../transport/transport.ts";
 import { relayedError } from "./relayed-calls.ts";
 
 /** How long the upstream may take to renew a lease, in milliseconds. */
@@ -52,7 +51,7 @@ export class RemoteLeases implements Leases {
 
   async grant(ttlSeconds: number, signal?: AbortSignal): Promise<GrantedLease> {
     const request = { ttl: wireDuration(ttlSeconds * 1_000) };
-    const granted = this.#connection.write(leaseService.Grant, request, { signal });
+    const granted = this.#connection.write(leaseMethods.Grant, request, { signal });
     const { lease, ttl } = await granted.catch((error: unknown) => {
       // A lease that was granted without a response ends by itself.
       if (!hasReason(error, "OUTCOME_UNKNOWN")) throw relayedError(error);
@@ -69,13 +68,13 @@ export class RemoteLeases implements Leases {
 
   async revoke(lease: bigint, signal?: AbortSignal): Promise<void> {
     const request = { lease: String(lease) };
-    const revoked = this.#connection.write(leaseService.Revoke, request, { signal });
+    const revoked = this.#connection.write(leaseMethods.Revoke, request, { signal });
     await revoked.catch(rethrown);
   }
 
   async timeToLive(lease: bigint, hasObjects: boolean, signal?: AbortSignal): Promise<LeaseState> {
     const request = { lease: String(lease), objects: hasObjects };
-    const read = this.#connection.read(leaseService.TimeToLive, request, { signal });
+    const read = this.#connection.read(leaseMethods.TimeToLive, request, { signal });
     const { ttl, granted_ttl, objects, others } = await read.catch(rethrown);
     const named = objects.flatMap(({ resource, key }) => {
       const name = this.#names.get(resource);
@@ -103,12 +102,10 @@ function openStream(
   connection: Connection,
   { renewed, ended }: RenewalListener,
 ): Promise<RenewalStream> {
-  const { path, requestSerialize, responseDeserialize } = leaseService.KeepAlive;
-  const method = { path, requestSerialize, responseDeserialize };
   const stopping = new AbortController();
   const opened = Promise.withResolvers<RenewalStream>();
   let server: { readonly endpoint: Endpoint; readonly incidents: number } | undefined;
-  const begin = (requests: ClientWritableStream<KeepAliveRequest>): void =>
+  const begin = (requests: RequestStream<KeepAliveRequest>): void =>
     opened.resolve({
       send: (leases) => {
         requests.write({ leases: leases.map(String) });
@@ -118,9 +115,13 @@ function openStream(
         if (hasStalled) server?.endpoint.failed(server.incidents, 0);
       },
     });
-  const responses = connection.stream(withRequests(method, begin), stopping.signal, (endpoint) => {
-    server = { endpoint, incidents: endpoint.incidents };
-  });
+  const responses = connection.stream(
+    withRequests(leaseMethods.KeepAlive, begin),
+    stopping.signal,
+    (endpoint) => {
+      server = { endpoint, incidents: endpoint.incidents };
+    },
+  );
   const receive = async (): Promise<void> => {
     try {
       for await (const { renewals } of responses) renewed(renewals.map(outcomeOf));

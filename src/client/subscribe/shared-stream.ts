@@ -1,23 +1,24 @@
-import type { ClientWritableStream } from "@grpc/grpc-js";
-import { hasReason, type WatchFanoutError } from "../../base/errors.ts";
-import { errorOf, serviceErrorOf } from "../../wire/errors.ts";
+import { type Clock, pause } from "../../base/clock.ts";
+import { hasReason, invalidRequest, type WatchFanoutError } from "../../base/errors.ts";
+import { Condition } from "../../base/wait.ts";
+import { callErrorOf, errorOf } from "../../wire/call-error.ts";
 import type { SubscribeRequest } from "../../wire/generated/watchfanout/v1/SubscribeRequest.ts";
 import type { WatchRequest as WireRequest } from "../../wire/generated/watchfanout/v1/WatchRequest.ts";
-import { listWatchService } from "../../wire/services.ts";
+import { listWatchMethods } from "../../wire/methods.ts";
 import { type Received, received, receivedOf } from "../../wire/subscription.ts";
-import { withRequests } from "../calls/call.ts";
 import { CallFailure } from "../calls/call-failure.ts";
 import type { Connection } from "../calls/connection.ts";
 import { broken } from "../calls/decode.ts";
 import type { Endpoint } from "../calls/endpoints.ts";
+import { type RequestStream, withRequests } from "../transport/transport.ts";
 import { type Credit, StreamWatch } from "./stream-watch.ts";
 
 /** Subscribe, whose responses are decoded when they are taken. */
-const { path, requestSerialize } = listWatchService.Subscribe;
-const method = { path, requestSerialize, responseDeserialize: receivedOf };
+const method = { ...listWatchMethods.Subscribe, decode: receivedOf };
 
 interface SharedStreamOptions {
   readonly connection: Connection;
+  readonly clock: Clock;
   readonly credit: Credit;
   /** Ends the stream when it is aborted. */
   readonly closing: AbortSignal;
@@ -36,11 +37,26 @@ interface Asked {
   readonly answer: PromiseWithResolvers<number | undefined>;
 }
 
+/** How long a stream waits for further watches that it begins with, if none can be added later, in milliseconds. */
+const gatherMs = 10;
+
+/** How much may wait for the consumers of all watches of such a stream, in bytes, before it is not read on. */
+const maxUnreadBytes = 4 * 1024 ** 2;
+/** After how many bytes that is checked again. */
+const checkedBytes = 64 * 1024;
+
+/** Ends the watches of a stream that continue together on another one. */
+export const regrouped: unique symbol = Symbol("regrouped");
+
 /**
  * One Subscribe stream, which ends with its last watch. Requests to add watches and to grant them credit wait here until
  * the stream takes them: at most one for each watch. What the server says of one watch goes to that one.
+ *
+ * A browser sends all requests as the stream begins (`Platform.hasRequestStreams`). Its watches have no bound of their own then:
+ * all of them wait while the consumers of some have much to take.
  */
 export class SharedStream {
+  /** What may wait for the consumer of each watch. */
   readonly credit: Credit;
   readonly #options: SharedStreamOptions;
   readonly #watches = new Map<number, StreamWatch>();
@@ -49,18 +65,21 @@ export class SharedStream {
   /** The credit that was not granted yet, as the server does not take it now. */
   readonly #grants = new Map<StreamWatch, Credit>();
   readonly #stopping = new AbortController();
-  #requests: ClientWritableStream<SubscribeRequest> | undefined;
+  #requests: RequestStream<SubscribeRequest> | undefined;
   #endpoint: Endpoint | undefined;
   #incidents = 0;
   #lastId = 0;
   #lastTag = 0;
   #asked: Asked | undefined;
+  /** Notified when a consumer has taken something, of a stream without credit. */
+  readonly #taken = new Condition();
   /** Whether further watches get another stream. */
   #isRetired = false;
 
   constructor(options: SharedStreamOptions) {
     this.#options = options;
-    this.credit = options.credit;
+    const unlimited = { messages: Number.POSITIVE_INFINITY, bytes: Number.POSITIVE_INFINITY };
+    this.credit = options.connection.hasRequestStreams ? options.credit : unlimited;
   }
 
   /** The server; undefined before the call has begun. */
@@ -94,6 +113,11 @@ export class SharedStream {
    * the call before has settled.
    */
   progress(): Promise<number | undefined> {
+    if (this.#isFixed) {
+      const why =
+        "Here the watches of a subscription can't be asked how far they are: a browser sends no requests on a stream.";
+      return Promise.reject(invalidRequest("progress", why));
+    }
     const answer = Promise.withResolvers<number | undefined>();
     if (this.#stopping.signal.aborted) return Promise.resolve(undefined);
     this.#asked = { tag: ++this.#lastTag, isSent: false, answer };
@@ -102,6 +126,10 @@ export class SharedStream {
   }
 
   grant(watch: StreamWatch, { messages, bytes }: Credit): void {
+    if (this.#isFixed) {
+      this.#taken.notify();
+      return;
+    }
     const before = this.#grants.get(watch) ?? { messages: 0, bytes: 0 };
     const sum = { messages: before.messages + messages, bytes: before.bytes + bytes };
     this.#grants.set(watch, sum);
@@ -114,15 +142,43 @@ export class SharedStream {
     if (this.#watches.delete(watch.id) && !this.#unsent.delete(watch)) {
       this.#requests?.write({ remove: { id: watch.id } });
     }
+    this.#taken.notify();
     if (this.#watches.size === 0) this.#stopping.abort();
   }
 
+  /** Ends it so that its watches continue together with others on another stream. */
+  regroup(): void {
+    this.#isRetired = true;
+    const watches = [...this.#watches.values()];
+    this.#unsent.clear();
+    this.#watches.clear();
+    for (const watch of watches) watch.end(regrouped);
+    this.#stopping.abort();
+  }
+
+  get #isFixed(): boolean {
+    return !this.#options.connection.hasRequestStreams;
+  }
+
+  /** Resolves when the consumers have taken enough of what has arrived. */
+  async #untilTaken(): Promise<void> {
+    const isTaken = (): boolean => {
+      let bytes = 0;
+      for (const { unreadBytes } of this.#watches.values()) bytes += unreadBytes;
+      return bytes <= maxUnreadBytes;
+    };
+    if (!isTaken())
+      await this.#taken.until(isTaken, { signal: this.#stopping.signal }).catch(() => {});
+  }
+
   async #run(): Promise<void> {
-    const { connection, closing, onResponse } = this.#options;
+    const { connection, clock, closing, onResponse } = this.#options;
     const stop = (): void => this.#stopping.abort();
     closing.addEventListener("abort", stop);
     let failure: unknown;
+    let unchecked = 0;
     try {
+      if (this.#isFixed) await pause(clock, gatherMs, this.#stopping.signal);
       const responses = connection.stream(
         withRequests(method, (requests) => this.#begin(requests)),
         this.#stopping.signal,
@@ -134,6 +190,10 @@ export class SharedStream {
       for await (const response of responses) {
         onResponse();
         this.#dispatch(response);
+        unchecked += response.content.byteLength;
+        if (!this.#isFixed || unchecked < checkedBytes) continue;
+        unchecked = 0;
+        await this.#untilTaken();
       }
     } catch (error) {
       failure = hasReason(error, "INTERNAL") ? this.#violated(error) : error;
@@ -149,10 +209,11 @@ export class SharedStream {
     this.#asked?.answer.resolve(undefined);
   }
 
-  #begin(requests: ClientWritableStream<SubscribeRequest>): void {
+  #begin(requests: RequestStream<SubscribeRequest>): void {
     this.#requests = requests;
     requests.on("drain", () => this.#flush());
     this.#flush();
+    this.#isRetired ||= this.#isFixed;
   }
 
   /** Sends what waits, as far as the stream takes it. */
@@ -168,7 +229,8 @@ export class SharedStream {
     for (const watch of this.#unsent) {
       if (requests.writableNeedDrain) return;
       this.#unsent.delete(watch);
-      requests.write({ add: { id: watch.id, watch: watch.request, messages, bytes } });
+      const add = { id: watch.id, watch: watch.request };
+      requests.write({ add: this.#isFixed ? add : { ...add, messages, bytes } });
     }
     if (this.#asked === undefined || this.#asked.isSent) return;
     this.#asked.isSent = true;
@@ -185,7 +247,7 @@ export class SharedStream {
     } else if (kind === received.refused) this.#notProgressed(content);
   }
 
-  #ended(watch: StreamWatch, status: Buffer): void {
+  #ended(watch: StreamWatch, status: Uint8Array): void {
     this.#watches.delete(watch.id);
     const refusal = this.#aboveMaximum(status);
     if (refusal !== undefined) {
@@ -201,8 +263,8 @@ export class SharedStream {
   }
 
   /** The refusal of a watch above the maximum of a stream: no failure of the server, which takes it on another one. */
-  #aboveMaximum(status: Buffer): CallFailure | undefined {
-    const error = errorOf(serviceErrorOf(status));
+  #aboveMaximum(status: Uint8Array): CallFailure | undefined {
+    const error = errorOf(callErrorOf(status));
     const { limit_name: name, limit } = error.metadata;
     const maxWatches = Number(limit);
     if (name !== "max-subscribe-watches" || !(maxWatches >= 1)) return undefined;
@@ -224,7 +286,7 @@ export class SharedStream {
   }
 
   /** A request without an id was refused. That is the one for progress, as all others have ids. */
-  #notProgressed(status: Buffer): void {
+  #notProgressed(status: Uint8Array): void {
     const { error } = this.#failureOf(status);
     const asked = this.#asked;
     if (asked === undefined) throw broken(`the refusal of no request: ${error.message}`);
@@ -246,9 +308,9 @@ export class SharedStream {
     );
   }
 
-  #failureOf(status: Buffer): CallFailure {
+  #failureOf(status: Uint8Array): CallFailure {
     const endpoint = this.#endpoint as Endpoint;
-    const error = serviceErrorOf(status);
+    const error = callErrorOf(status);
     return this.#options.connection.streamFailure(endpoint, this.#incidents, error);
   }
 

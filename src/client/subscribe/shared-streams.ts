@@ -5,13 +5,13 @@ import { StreamBackoff } from "../../base/stream-backoff.ts";
 import { abortable } from "../../base/wait.ts";
 import type { WatchRequest as WireRequest } from "../../wire/generated/watchfanout/v1/WatchRequest.ts";
 import type { WatchResponse__Output as WireResponse } from "../../wire/generated/watchfanout/v1/WatchResponse.ts";
-import { listWatchService } from "../../wire/services.ts";
-import { withRequest } from "../calls/call.ts";
+import { listWatchMethods } from "../../wire/methods.ts";
 import { CallFailure, ClosedError, isUnimplemented } from "../calls/call-failure.ts";
 import type { Connection } from "../calls/connection.ts";
 import type { Endpoint } from "../calls/endpoints.ts";
+import { withRequest } from "../transport/transport.ts";
 import { watchBackoff } from "../watch/resuming-watch.ts";
-import { SharedStream } from "./shared-stream.ts";
+import { regrouped, SharedStream } from "./shared-stream.ts";
 import type { Credit } from "./stream-watch.ts";
 import type { SubscribedWatch } from "./subscription-progress.ts";
 
@@ -36,6 +36,12 @@ interface SharedStreamsOptions {
   /** Maximum number of watches of one stream. */
   readonly maxWatches: number;
 }
+
+/**
+ * Maximum number of streams to which no watch can be added any more, as in a browser. A browser has at most six connections of
+ * HTTP/1.1, and 256 streams on one of HTTP/2. Before the next one their watches continue together.
+ */
+const maxFixedStreams = 3;
 
 /**
  * The Subscribe streams of a Subscription: as few as its watches need, one after another with the pauses of a single watch,
@@ -89,18 +95,50 @@ export class SharedStreams {
       }
       subscribed.attached(undefined);
       const { connection } = this.#options;
-      yield* connection.stream(withRequest(listWatchService.Watch, request), signal, onServer);
+      yield* connection.stream(withRequest(listWatchMethods.Watch, request), signal, onServer);
     } finally {
       subscribed.detached();
     }
   }
 
   #mayShare(request: WireRequest): boolean {
-    const { byteLength } = listWatchService.Watch.requestSerialize(request);
+    const { byteLength } = listWatchMethods.Watch.encode(request);
     return byteLength <= maxSharedRequestBytes && this.#options.clock.now() >= this.#separateUntil;
   }
 
   async *#shared(
+    request: WireRequest,
+    signal: AbortSignal,
+    onServer: (server: Endpoint) => void,
+    subscribed: SubscribedWatch,
+  ): AsyncGenerator<WireResponse, void, void> {
+    let next = request;
+    let isOpen = false;
+    const resume = ({ revision, history_id }: WireResponse): void => {
+      isOpen = revision === undefined;
+      if (revision === undefined) return;
+      const historyId = history_id === "" ? (next.history_id ?? "") : history_id;
+      next = { ...request, send_initial_events: false, after_revision: revision };
+      next.history_id = historyId;
+    };
+    for (;;) {
+      try {
+        for await (const response of this.#onStream(next, signal, onServer, subscribed)) {
+          resume(response);
+          yield response;
+        }
+        return;
+      } catch (error) {
+        if (error !== regrouped) throw error;
+        // What its consumer has of the batch would come again.
+        if (isOpen)
+          throw new CallFailure(upstreamUnavailable("Its stream was put together with others."));
+      }
+    }
+  }
+
+  /** Opens one watch on one shared stream. Throws `regrouped` if it continues with others on another one. */
+  async *#onStream(
     request: WireRequest,
     signal: AbortSignal,
     onServer: (server: Endpoint) => void,
@@ -143,9 +181,15 @@ export class SharedStreams {
   }
 
   #begin(): SharedStream {
-    const { connection, credit, closing } = this.#options;
+    const { connection, clock, credit, closing } = this.#options;
+    if (!connection.hasRequestStreams && this.#streams.size >= maxFixedStreams) {
+      for (const fixed of this.#streams) {
+        this.#streams.delete(fixed);
+        fixed.regroup();
+      }
+    }
     const stream = new SharedStream({
-      ...{ connection, credit, closing },
+      ...{ connection, clock, credit, closing },
       onResponse: () => this.#backoff.responded(),
       onFull: (maxWatches) => {
         this.#maxWatches = Math.min(this.#maxWatches, maxWatches);

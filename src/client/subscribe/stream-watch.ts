@@ -1,7 +1,7 @@
 import { Fifo } from "../../base/fifo.ts";
 import type { WatchRequest as WireRequest } from "../../wire/generated/watchfanout/v1/WatchRequest.ts";
 import type { WatchResponse__Output as WireResponse } from "../../wire/generated/watchfanout/v1/WatchResponse.ts";
-import { listWatchService } from "../../wire/services.ts";
+import { listWatchMethods } from "../../wire/methods.ts";
 import { broken } from "../calls/decode.ts";
 
 /** What may wait for the consumer of one watch. The response that exceeds the bytes is held as well. */
@@ -34,7 +34,7 @@ export class StreamWatch {
   readonly request: WireRequest;
   readonly #stream: StreamWatchOwner;
   /** Responses, and marks of `whenTaken`. */
-  readonly #arrived = new Fifo<Buffer | (() => void)>();
+  readonly #arrived = new Fifo<Uint8Array | (() => void)>();
   /** What was taken and not granted yet. */
   #messages = 0;
   #bytes = 0;
@@ -58,8 +58,13 @@ export class StreamWatch {
     return this.#isOver;
   }
 
+  /** Bytes of the responses that wait to be taken. */
+  get unreadBytes(): number {
+    return this.#waitingBytes;
+  }
+
   /** A response has arrived. Throws INTERNAL if the watch has no credit for it: the server must not fill the memory. */
-  push(response: Buffer): void {
+  push(response: Uint8Array): void {
     if (this.#isOver) return;
     const { messages, bytes } = this.#stream.credit;
     if (this.#waitingMessages >= messages || this.#waitingBytes >= bytes + creditSlackBytes) {
@@ -112,20 +117,21 @@ export class StreamWatch {
     }
   }
 
-  #take(response: Buffer): WireResponse {
+  #take(response: Uint8Array): WireResponse {
     const { credit } = this.#stream;
     this.#waitingMessages--;
     this.#waitingBytes -= response.byteLength;
     this.#messages++;
     this.#bytes += response.byteLength;
-    if (this.#messages * 2 >= credit.messages || this.#bytes * 2 >= credit.bytes) {
+    const isUnlimited = credit.bytes === Number.POSITIVE_INFINITY;
+    if (isUnlimited || this.#messages * 2 >= credit.messages || this.#bytes * 2 >= credit.bytes) {
       const taken = { messages: this.#messages, bytes: this.#bytes };
       this.#messages = 0;
       this.#bytes = 0;
       if (!this.#isOver) this.#stream.grant(this, taken);
     }
     try {
-      return listWatchService.Watch.responseDeserialize(response);
+      return listWatchMethods.Watch.decode(response);
     } catch {
       throw broken("a response of a watch that can't be decoded");
     }

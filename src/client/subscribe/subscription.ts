@@ -2,6 +2,7 @@ import type { Clock } from "../../base/clock.ts";
 import type { Logger } from "../../base/logger.ts";
 import type { Reachability } from "../../base/stream-backoff.ts";
 import { abortable } from "../../base/wait.ts";
+import { emitWarning } from "../../base/warning.ts";
 import type { Connection } from "../calls/connection.ts";
 import type { WatchOptions } from "../calls/options.ts";
 import { wholeNumber } from "../informer/informer-options.ts";
@@ -77,7 +78,7 @@ export class Subscription implements ClientCalls {
     this.#streams = new SharedStreams({
       ...{ connection: deps.connection, clock: deps.clock, random: deps.random },
       closing: this.#closed,
-      logger: options.logger ?? { warn: (_, text) => process.emitWarning(`watch-fanout: ${text}`) },
+      logger: options.logger ?? { warn: (_, text) => emitWarning(`watch-fanout: ${text}`) },
       credit: {
         messages: bound("maxUnreadResponses", maxUnreadResponses, defaultMaxUnreadResponses),
         bytes: bound("maxUnreadBytes", maxUnreadBytes, defaultMaxUnreadBytes),

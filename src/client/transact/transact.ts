@@ -1,7 +1,7 @@
-import { randomUUID } from "node:crypto";
 import { Backoff } from "../../base/backoff.ts";
 import { type Clock, pause } from "../../base/clock.ts";
 import { hasReason, invalidRequest, type Reason, WatchFanoutError } from "../../base/errors.ts";
+import { randomId } from "../../base/random-id.ts";
 import { ClosedError } from "../calls/call-failure.ts";
 import { decodeRevision } from "../calls/decode.ts";
 import type { ObjectName, TransactionRequest, TransactionResult } from "../calls/transaction.ts";
@@ -88,7 +88,7 @@ class Attempts<R> {
   readonly #signal: AbortSignal | undefined;
   readonly #end: number;
   readonly #backoff: Backoff;
-  readonly #requestId = randomUUID();
+  readonly #requestId = randomId();
   /** Requests of this transaction that may have been applied, or may still be. */
   readonly #unknown = new Map<Sent<R>, WatchFanoutError>();
   #attempts = 0;

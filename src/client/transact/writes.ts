@@ -1,9 +1,8 @@
-import { randomUUID } from "node:crypto";
 import type { Reason, WatchFanoutError } from "../../base/errors.ts";
+import { randomId } from "../../base/random-id.ts";
 import type { DeleteResponse__Output } from "../../wire/generated/watchfanout/v1/DeleteResponse.ts";
 import type { PutResponse__Output } from "../../wire/generated/watchfanout/v1/PutResponse.ts";
-import { writeService } from "../../wire/services.ts";
-import type { Method } from "../calls/call.ts";
+import { type Method, writeMethods } from "../../wire/methods.ts";
 import type { Connection } from "../calls/connection.ts";
 import { broken, decodeRevision } from "../calls/decode.ts";
 import { wireDuration, wireExpectation } from "../calls/encode.ts";
@@ -53,7 +52,7 @@ export class Writes {
       ...conditional(options),
     };
     const settles = settlesCondition(isNeverAgain(expectedModRevision));
-    const response = await this.#send(writeService.Put, request, options, hasNoConflict, settles);
+    const response = await this.#send(writeMethods.Put, request, options, hasNoConflict, settles);
     return outcome(key, expectedModRevision, validateOnly, response);
   }
 
@@ -67,7 +66,7 @@ export class Writes {
     const request = { resource, key, ...conditional(options) };
     const settles = settlesCondition(isNeverAgain(expectedModRevision));
     const response = await this.#send(
-      ...([writeService.Delete, request, options, hasNoConflict, settles] as const),
+      ...([writeMethods.Delete, request, options, hasNoConflict, settles] as const),
     );
     return outcome(key, expectedModRevision, validateOnly, response);
   }
@@ -85,7 +84,7 @@ export class Writes {
     };
     const settles = settlesCondition(false);
     const response = await this.#send(
-      ...([writeService.DeletePrefix, request, options, () => true, settles] as const),
+      ...([writeMethods.DeletePrefix, request, options, () => true, settles] as const),
     );
     const result = {
       revision: decodeRevision(response.revision),
@@ -103,7 +102,7 @@ export class Writes {
     const request = wireTransaction(transaction, options);
     const settles = settlesCondition(isConflictFinal(transaction));
     const response = await this.#send(
-      ...([writeService.Transact, request, options, hasSucceeded, settles] as const),
+      ...([writeMethods.Transact, request, options, hasSucceeded, settles] as const),
     );
     const result = decodeTransaction(transaction, options, response);
     return result.succeeded && options.validateOnly !== true ? written(result) : result;
@@ -158,7 +157,7 @@ function settlesCondition(isFinal: boolean): (error: WatchFanoutError | undefine
 /** The options with a request id, if the write may be sent again. */
 function identified<T extends WriteOptions>(options: T): T {
   const needsId = options.retryUnknown === true && (options.requestId ?? "") === "";
-  return needsId ? { ...options, requestId: randomUUID() } : options;
+  return needsId ? { ...options, requestId: randomId() } : options;
 }
 
 /** The fields that puts and deletes have. */

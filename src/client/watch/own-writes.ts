@@ -1,5 +1,3 @@
-import { AsyncLocalStorage } from "node:async_hooks";
-
 /** A write that is completed. */
 export interface OwnWrite {
   readonly revision: number;
@@ -7,19 +5,20 @@ export interface OwnWrite {
   readonly historyId: string;
 }
 
-const observers = new AsyncLocalStorage<(write: OwnWrite) => void>();
+type Observer = (write: OwnWrite) => void;
+
+// Not by an import, which bundles for browsers can't resolve: there no write is observed.
+const hooks = globalThis.process?.getBuiltinModule?.("node:async_hooks");
+const observers = hooks && new hooks.AsyncLocalStorage<Observer>();
 
 /** Calls `work`, and `onWrite` after each write that any client makes for it, also asynchronously. */
-export function observeWrites<Result>(
-  onWrite: (write: OwnWrite) => void,
-  work: () => Result,
-): Result {
-  return observers.run(onWrite, work);
+export function observeWrites<Result>(onWrite: Observer, work: () => Result): Result {
+  return observers === undefined ? work() : observers.run(onWrite, work);
 }
 
 /** To be called with the result of each write that a client has made. Returns it. */
 export function written<Result extends OwnWrite>(result: Result): Result {
   const { revision, historyId } = result;
-  observers.getStore()?.({ revision, historyId });
+  observers?.getStore()?.({ revision, historyId });
   return result;
 }

@@ -1,5 +1,6 @@
 import { SpanStatusCode, trace } from "@opentelemetry/api";
 import { invalidRequest, toError } from "../../base/errors.ts";
+import { emitWarning } from "../../base/warning.ts";
 import type { RateLimiter } from "./rate-limiter.ts";
 import type { WorkQueue } from "./work-queue.ts";
 
@@ -136,5 +137,5 @@ function isAbort(error: unknown, signal: AbortSignal): boolean {
 
 function warn(error: unknown, key: unknown): void {
   const why = error instanceof Error ? (error.stack ?? error.message) : String(error);
-  process.emitWarning(`A worker failed at ${String(key)}, which will be retried: ${why}`);
+  emitWarning(`A worker failed at ${String(key)}, which will be retried: ${why}`);
 }

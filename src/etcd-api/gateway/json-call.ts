@@ -3,15 +3,16 @@ import type { OutgoingHttpHeaders } from "node:http2";
 import { status } from "@grpc/grpc-js";
 import { WireFault } from "../../protobuf/message-cursor.ts";
 import { HeldResponse } from "../../server/calls/call-admission.ts";
-import type { HttpCall } from "../../server/calls/methods.ts";
+import { httpStatuses } from "../../server/calls/http-statuses.ts";
+import type { CarrierCall, HttpCall } from "../../server/calls/methods.ts";
 import { outOfRequestRoom, refused } from "../../server/calls/refusals.ts";
 import type { ServiceContext } from "../../server/calls/service-context.ts";
 import { TranslatedCall } from "../../server/calls/translated-call.ts";
 import type { FrameParts } from "../../wire/encode.ts";
 import { decodedDetails, type WireStatus } from "../../wire/errors.ts";
+import { JsonStream, jsonOf } from "../../wire/json/message-to-json.ts";
 import { MessageReader } from "../../wire/message-reader.ts";
 import { JsonRequest } from "./json-request.ts";
-import { JsonStream, jsonOf } from "./message-to-json.ts";
 import type { Route } from "./schema.ts";
 
 /**
@@ -52,7 +53,7 @@ export class JsonCall extends TranslatedCall implements HttpCall {
   readonly #response: JsonStream;
   #text = "";
 
-  constructor(outer: HttpCall, route: Route, context: ServiceContext) {
+  constructor(outer: CarrierCall, route: Route, context: ServiceContext) {
     super(outer);
     outer.onDeadline = () =>
       this.end(refused(status.DEADLINE_EXCEEDED, "context deadline exceeded"));
@@ -271,20 +272,3 @@ function streamError(code: status, httpCode: number, message: string): Buffer {
 function bufferOf(bytes: Uint8Array): Buffer {
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 }
-
-/** The status of HTTP for each of gRPC, as the gateway of etcd has them. */
-const httpStatuses: Readonly<Partial<Record<status, number>>> = {
-  [status.CANCELLED]: 499,
-  [status.INVALID_ARGUMENT]: 400,
-  [status.DEADLINE_EXCEEDED]: 504,
-  [status.NOT_FOUND]: 404,
-  [status.ALREADY_EXISTS]: 409,
-  [status.PERMISSION_DENIED]: 403,
-  [status.UNAUTHENTICATED]: 401,
-  [status.RESOURCE_EXHAUSTED]: 429,
-  [status.FAILED_PRECONDITION]: 400,
-  [status.ABORTED]: 409,
-  [status.OUT_OF_RANGE]: 400,
-  [status.UNIMPLEMENTED]: 501,
-  [status.UNAVAILABLE]: 503,
-};

@@ -1,15 +1,15 @@
-import { isUtf8 } from "node:buffer";
 import { Readable } from "node:stream";
 import { status } from "@grpc/grpc-js";
 import type { Clock } from "../../base/clock.ts";
 import { EventLoopTurns, type TurnWorker } from "../../base/event-loop-turns.ts";
-import { GrowingBuffer } from "../../base/growing-buffer.ts";
 import { WireWriter } from "../../protobuf/wire-writer.ts";
 import { refused } from "../../server/calls/refusals.ts";
 import type { Reservation } from "../../server/kernel/ledger.ts";
 import { prefixSize } from "../../wire/encode.ts";
 import type { WireStatus } from "../../wire/errors.ts";
-import { InvalidJson, messageFromJson } from "./json-to-message.ts";
+import { InvalidJson } from "../../wire/json/invalid-json.ts";
+import { messageFromJson } from "../../wire/json/json-to-message.ts";
+import { JsonValues } from "../../wire/json/json-values.ts";
 import type { Route } from "./schema.ts";
 
 /** The largest message that etcd takes by default, and the largest JSON of one. */
@@ -172,110 +172,4 @@ function framed(messages: readonly Buffer[]): Buffer {
     writer.raw(message);
   }
   return writer.bytes;
-}
-
-const OPEN = [0x7b, 0x5b]; // { [
-const CLOSE = [0x7d, 0x5d]; // } ]
-const SPACES = [0x20, 0x09, 0x0a, 0x0d];
-const QUOTE = 0x22;
-const BACKSLASH = 0x5c;
-const COMMA = 0x2c;
-
-/**
- * Maximum number of objects, arrays and their members in one value: parsing them takes time and memory, not their bytes. It is
- * one step, of 20 ms with numbers that JavaScript does not hold exactly. 2,000 operations of a transaction fit.
- */
-const maxParts = 10_000;
-
-/** How much of a text that is no request is named in the error, in characters. */
-const maxNamed = 256;
-
-/** Splits the body of a request into the JSON objects that follow one another in it. */
-export class JsonValues {
-  readonly #bytes = new GrowingBuffer();
-  /** How much of the first value has been looked at, and what is open there. */
-  #position = 0;
-  #depth = 0;
-  #parts = 0;
-  #isInString = false;
-
-  /** Size of what is held, in bytes. */
-  get size(): number {
-    return this.#bytes.length;
-  }
-
-  /** Memory of what is held, in bytes. */
-  get heldBytes(): number {
-    return this.#bytes.memoryBytes;
-  }
-
-  add(chunk: Buffer): void {
-    this.#bytes.append(chunk, Infinity);
-  }
-
-  /** Takes the text of the next value; undefined: it has not arrived. Throws InvalidJson for one that is not an object or array. */
-  next(): string | undefined {
-    const bytes = this.#bytes.bytes;
-    const end = this.#endOfValue(bytes);
-    if (end === undefined) return undefined;
-    const value = bytes.subarray(0, end);
-    if (!isUtf8(value)) throw new InvalidJson("proto: syntax error: invalid UTF-8");
-    const text = value.toString("utf8");
-    this.#bytes.drop(end);
-    this.#position = 0;
-    this.#parts = 0;
-    return text;
-  }
-
-  /** Whether nothing but white space is left. */
-  get isEmpty(): boolean {
-    return this.#bytes.bytes.every((byte) => SPACES.includes(byte));
-  }
-
-  /** Makes what is held keep no larger buffer alive. */
-  own(): void {
-    this.#bytes.own();
-  }
-
-  clear(): void {
-    this.#bytes.clear();
-  }
-
-  #endOfValue(bytes: Buffer): number | undefined {
-    for (; this.#position < bytes.length; this.#position++) {
-      const byte = bytes[this.#position] as number;
-      if (this.#isInString) {
-        if (byte === BACKSLASH) this.#position++;
-        else if (byte === QUOTE) this.#isInString = false;
-      } else if (OPEN.includes(byte)) {
-        this.#depth++;
-        this.#count();
-      } else if (CLOSE.includes(byte) && this.#depth > 0) {
-        this.#depth--;
-        if (this.#depth === 0) return ++this.#position;
-      } else if (byte === QUOTE && this.#depth > 0) {
-        this.#isInString = true;
-      } else if (byte === COMMA && this.#depth > 0) {
-        this.#count();
-      } else if (this.#depth === 0 && !SPACES.includes(byte)) {
-        const named = bytes.subarray(this.#position, this.#position + maxNamed);
-        throw new InvalidJson(unexpected(named.toString("utf8")));
-      }
-    }
-    return undefined;
-  }
-
-  #count(): void {
-    this.#parts++;
-    if (this.#parts <= maxParts) return;
-    throw new InvalidJson(`the request has more than ${maxParts} values`);
-  }
-}
-
-/** Says what is wrong with a text that begins neither an object nor an array. */
-function unexpected(text: string): string {
-  const token = /^(?:"(?:[^"\\]|\\.)*"|null|true|false|-?\d[\d.eE+-]*)/.exec(text)?.[0];
-  return token === undefined
-    ? `invalid character '${text[0]}' looking for beginning of value`
-    : `proto: syntax error: unexpected token ${token}`;
 }

@@ -1,29 +1,5 @@
 import { etcdMethods } from "../../etcd/wire/methods.ts";
-
-/** The types of fields, as protos name them. */
-const scalars = ["bool", "bytes", "int64", "string", "uint32", "uint64"] as const;
-
-/** The type of a field: a scalar, a message, or an enum with its names by number. */
-export type FieldType = (typeof scalars)[number] | Message | readonly string[];
-
-/** A field of a message. */
-export interface Field {
-  readonly number: number;
-  readonly name: string;
-  readonly type: FieldType;
-  readonly isRepeated: boolean;
-  /** The oneof that it belongs to; undefined: none. */
-  readonly oneof: string | undefined;
-}
-
-/** A message of etcd's API. */
-export interface Message {
-  /** Without its package. */
-  readonly name: string;
-  readonly byNumber: ReadonlyMap<number, Field>;
-  /** By the names that JSON may have: that of the proto, and the same in camel case. */
-  readonly byName: ReadonlyMap<string, Field>;
-}
+import { camelCase, type Field, type Message, scalars } from "../../wire/json/message-type.ts";
 
 const enums: Readonly<Record<string, readonly string[]>> = {
   SortOrder: ["NONE", "ASCEND", "DESCEND"],
@@ -149,7 +125,7 @@ export function messageOf(name: string): Message {
   if (found !== undefined) return found;
   const byNumber = new Map<number, Field>();
   const byName = new Map<string, Field>();
-  const message = { name, byNumber, byName };
+  const message = { package: "etcdserverpb", name, byNumber, byName, isStrict: false };
   knownMessages.set(name, message);
   const fields = messages[name] ?? (name.endsWith("Response") ? "1 header ResponseHeader" : "");
   for (const text of fields === "" ? [] : fields.split(", ")) {
@@ -167,11 +143,6 @@ function fieldOf(text: string): Field {
   const scalar = scalars.find((known) => known === single);
   const type = scalar ?? enums[single] ?? messageOf(single);
   return { number: Number(number), name, type, isRepeated: single !== typeName, oneof };
-}
-
-/** As JSON of protobuf names a field of the proto. */
-export function camelCase(name: string): string {
-  return name.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase());
 }
 
 /** A method of etcd at a path of its JSON gateway. */

@@ -36,6 +36,12 @@ export interface AdminPages {
   respond(path: string, query: string): Promise<Http1Page | AdminEvents>;
 }
 
+/** Pages whose scripts make calls through this port. */
+export interface CallingPages extends AdminPages {
+  /** Serves a call. Returns what refuses it; undefined: it is being served. */
+  call(path: string, request: IncomingMessage, response: ServerResponse): Http1Page | undefined;
+}
+
 /** A condition for sending requests to this process. */
 export interface ReadinessCheck {
   /** For example `resource/services`. */
@@ -85,6 +91,12 @@ export interface AdminOptions {
    * @internal
    */
   readonly backup?: AdminPages | undefined;
+  /**
+   * The objects of the service, as they change. Absent: the paths do not exist.
+   *
+   * @internal
+   */
+  readonly live?: CallingPages | undefined;
   /** Absent: the log level can't be changed here. */
   readonly logLevel?: LogLevelControl | undefined;
   /** What makes further pages from a query, by their path. */
@@ -123,7 +135,8 @@ const maxBodyBytes = 64;
  * - `/metrics`: for Prometheus;
  * - `/log-level`: GET returns the log level, PUT sets it;
  * - `/`, `/status.json`, `/status/events`: the status, for people and programs (`StatusPages`);
- * - `/backup`: a copy of the embedded store (`BackupPage`).
+ * - `/backup`: a copy of the embedded store (`BackupPage`);
+ * - `/live`: the objects of the service as they change (`LivePages`), and the calls of that page.
  *
  * With `tokens`, a request without one gets 401, and of `/livez` and `/readyz` the status alone, for probes.
  *
@@ -230,6 +243,11 @@ async function respond(
   options: AdminOptions,
   { asked, hold }: RequestBounds,
 ): Promise<void> {
+  const live = liveCall(request, response, options);
+  if (live === "served") {
+    asked();
+    return;
+  }
   let body: string;
   try {
     // Also where it is ignored: a response that is sent before its end could be lost with the connection.
@@ -240,7 +258,7 @@ async function respond(
   asked();
   let result: Http1Page | AdminEvents;
   try {
-    result = await responseTo(request, body, options);
+    result = live ?? (await responseTo(request, body, options));
   } catch (error) {
     options.logger.error({ err: error, path: request.url }, "an admin request failed");
     result = { status: 500, body: "Internal error; see the log.\n" };
@@ -252,12 +270,28 @@ async function respond(
   if (hold(Buffer.byteLength(result.body))) sendPage(response, result);
 }
 
-function pathsOf({ logLevel, status, backup, others }: AdminOptions): readonly string[] {
+/** Serves a call of the live page. Returns what refuses it; undefined: it is another request. */
+function liveCall(
+  request: IncomingMessage,
+  response: ServerResponse,
+  options: AdminOptions,
+): Http1Page | "served" | undefined {
+  const { live } = options;
+  const [path = ""] = (request.url ?? "").split("?", 1);
+  const isCall = path.startsWith("/watchfanout.") && request.method === "POST";
+  if (!isCall || live?.has(path) !== true) return undefined;
+  // The refusal is that of all requests.
+  if (!hasToken(request, options) || mayBeRebound(request, options)) return undefined;
+  return live.call(path, request, response) ?? "served";
+}
+
+function pathsOf({ logLevel, status, backup, live, others }: AdminOptions): readonly string[] {
   return [
     ...["/livez", "/readyz", "/metrics"],
     ...(logLevel === undefined ? [] : ["/log-level"]),
     ...(status === undefined ? [] : ["/", "/status.json"]),
     ...(backup === undefined ? [] : ["/backup"]),
+    ...(live === undefined ? [] : ["/live"]),
     ...(others?.keys() ?? []),
   ];
 }
@@ -268,14 +302,15 @@ async function responseTo(
   options: AdminOptions,
 ): Promise<Http1Page | AdminEvents> {
   const [path = "", query = ""] = (request.url ?? "").split("?", 2);
-  const isOfStatus = options.status?.has(path) === true;
-  const pages = [options.status, options.backup].find((each) => each?.has(path) === true);
+  const isOfBrowsers = options.status?.has(path) === true || options.live?.has(path) === true;
+  const all: readonly (AdminPages | undefined)[] = [options.status, options.backup, options.live];
+  const pages = all.find((each) => each?.has(path) === true);
   const isAuthorized = hasToken(request, options);
   const isRebound = mayBeRebound(request, options);
   const isProbe = path === "/livez" || path === "/readyz";
   if (!isAuthorized && !isProbe) {
     // With Basic, browsers ask for a password, and send it with all requests of the page.
-    const headers = { "www-authenticate": isOfStatus ? "Basic realm=watch-fanout" : "Bearer" };
+    const headers = { "www-authenticate": isOfBrowsers ? "Basic realm=watch-fanout" : "Bearer" };
     return { status: 401, body: "Send a token of --admin-token-file.\n", headers };
   }
   if (isRebound && !isProbe) {

@@ -18,7 +18,7 @@ const noFrames: FrameParts = [];
 export type OutgoingCall = Pick<
   ServerCall,
   | ("connection" | "owner" | "identity" | "address" | "isOver" | "onClosed")
-  | ("sendAtOnce" | "send" | "sendParts" | "withdraw" | "end" | "reset")
+  | ("sendAtOnce" | "send" | "sendParts" | "heldFor" | "withdraw" | "end" | "reset")
 >;
 
 /** What the senders of a server share. */
@@ -309,7 +309,8 @@ export abstract class MessageSender<
     const { callerLimits, sendBudget } = this.context;
     callerLimits.sendPacing.charge(this.call.owner, sizeOf(frames));
     const { rest } = this;
-    const held = rest.length === 0 ? frames : [...frames, ...rest];
+    const sent = this.call.heldFor?.(frames, this.isOneMessage) ?? frames;
+    const held = rest.length === 0 ? sent : [...sent, ...rest];
     const isSmall = sizeOf(held) < leastCounted && this.#reservation === undefined;
     if (isSmall || this.isCountedIfStuck) return;
     this.#reservation ??= sendBudget.force(this.call.connection);

@@ -1,5 +1,6 @@
 import type { IncomingHttpHeaders, OutgoingHttpHeaders } from "node:http2";
 import type { Readable } from "node:stream";
+import type { status } from "@grpc/grpc-js";
 import type { TimeSlicedWork } from "../../base/event-loop-turns.ts";
 import type { Identity } from "../../identity/identity.ts";
 import type { Access } from "../../policy/access.ts";
@@ -126,6 +127,14 @@ export interface BidiMethod {
   readonly converse: (call: ServerCall, next: NextRequest) => void;
 }
 
+/** A protocol with streams of requests beside this service's own, such as xDS. */
+export interface Door {
+  /** Its methods by their paths, for the server whose context this is. Called once. */
+  methods(context: ServiceContext): ReadonlyMap<string, BidiMethod>;
+  /** The server shuts down: ends its streams. */
+  drain(): void;
+}
+
 /** Every method that the server implements, by its path, `/package.Service/Method`. */
 export interface Methods {
   readonly single: ReadonlyMap<string, SingleRequestMethod>;
@@ -169,12 +178,22 @@ export interface RawCall extends ServerCall {
   resetWith(code: number): void;
 }
 
-/** A call by HTTP, with whatever encoding: it carries the bytes of the call that is made of it. */
+/** A call by HTTP, with whatever encoding. */
 export interface HttpCall extends RawCall {
   identity: Identity;
   traceId: string | undefined;
   /** Called when its deadline passes, which then ends the call. Undefined: it ends as a call of gRPC. */
   onDeadline: (() => void) | undefined;
+}
+
+/** The call of HTTP that carries the bytes of one of another protocol, which is made of it. */
+export interface CarrierCall extends HttpCall {
+  requestBytes: number;
+  /**
+   * Ends the call with the last bytes of its response, behind what was sent. Its protocol has written the status into
+   * them. Its headers have been sent.
+   */
+  finish(last: Uint8Array, code: status): void;
 }
 
 /** A method whose requests are not read by the server. */
@@ -203,7 +222,7 @@ export interface RawMethod {
 /** A method that clients call by HTTP, not by gRPC. Its path needs neither HTTP/2 nor gRPC's content type. */
 export interface HttpMethod extends RawMethod {
   /** Makes the call that `serve` takes over of the one that carries it. All stages see that one, which encodes a refusal as well. */
-  readonly translate: (call: HttpCall, context: ServiceContext) => HttpCall;
+  readonly translate: (call: CarrierCall, context: ServiceContext) => HttpCall;
 }
 
 /** Services whose methods read their own requests, or pass them on to another server unread. */

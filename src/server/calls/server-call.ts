@@ -1,3 +1,4 @@
+import type { Readable } from "node:stream";
 import type { Identity } from "../../identity/identity.ts";
 import type { FrameParts } from "../../wire/encode.ts";
 import type { Encoding } from "../../wire/encoding.ts";
@@ -66,6 +67,11 @@ export interface ServerCall {
   /** As `send`, for a message in consecutive parts. */
   sendParts(parts: FrameParts, onAccepted: (error?: Error | null) => void): void;
   /**
+   * What is held for messages until they are accepted, in the form in which they are sent as well. `isOneMessage`: they are
+   * parts of one. Absent: nothing else.
+   */
+  heldFor?(frames: FrameParts, isOneMessage: boolean): FrameParts;
+  /**
    * Drops the response that was sent last and is outstanding, unless a part of it has been passed on: then the status of
    * `end` reaches a client that accepts nothing. `onAccepted` is not called. Returns whether it was dropped.
    */
@@ -81,6 +87,17 @@ export interface ServerCall {
    * raw method that may be repeated UNAVAILABLE.
    */
   reset(): void;
+}
+
+/** What the request of a call is read from, or its requests. */
+export interface RequestBody {
+  readonly stream: Readable;
+  /** The compression of those messages that have the compressed flag, by its name in gRPC. */
+  readonly encoding: string;
+  /** Whether it is one message without gRPC's prefix, which is compressed as a whole. Default: no. */
+  readonly isBare?: boolean;
+  /** Maximum size of a message, in bytes. Default: that of the method. */
+  readonly maxBytes?: number;
 }
 
 /**

@@ -2,17 +2,17 @@ import type { Identity } from "../../identity/identity.ts";
 import type { CallOwner } from "../limits/callers.ts";
 import type { CallRecord } from "./audit.ts";
 import type { CallSpan } from "./call-span.ts";
-import type { HttpCall } from "./methods.ts";
+import type { CarrierCall } from "./methods.ts";
 
 /**
  * A call of gRPC that is carried by one of another protocol, its `outer` call. It has the client, the identity, the deadline and
  * the end of that one. What is sent and received is for its class to translate.
  */
 export abstract class TranslatedCall {
-  protected readonly outer: HttpCall;
+  protected readonly outer: CarrierCall;
   onDeadline: (() => void) | undefined;
 
-  constructor(outer: HttpCall) {
+  constructor(outer: CarrierCall) {
     this.outer = outer;
   }
 
@@ -70,6 +70,10 @@ export abstract class TranslatedCall {
 
   get requestBytes(): number {
     return this.outer.requestBytes;
+  }
+
+  set requestBytes(bytes: number) {
+    this.outer.requestBytes = bytes;
   }
 
   get headerBytes(): number {

@@ -4,7 +4,7 @@ import { status } from "@grpc/grpc-js";
 import type { Timer } from "../../base/clock.ts";
 import type { FrameParts } from "../../wire/encode.ts";
 import type { WireStatus } from "../../wire/errors.ts";
-import type { HttpCall } from "../calls/methods.ts";
+import type { CarrierCall } from "../calls/methods.ts";
 import { ServedCall } from "../calls/served-call.ts";
 import type { ServiceContext } from "../calls/service-context.ts";
 import { peerNameOf } from "../http2/peer.ts";
@@ -12,11 +12,11 @@ import { headerBytes } from "../http2/request-headers.ts";
 import type { Http1Connection } from "./http1-connection.ts";
 
 /** A call by HTTP/1, which carries one of another protocol. HTTP/1 has no reset: the connection is closed instead. */
-export class Http1Call extends ServedCall implements HttpCall {
+export class Http1Call extends ServedCall implements CarrierCall {
   readonly connection: Http1Connection;
   readonly request: IncomingMessage;
   readonly headerBytes: number;
-  readonly requestBytes = 0;
+  requestBytes = 0;
   isMidMessage = false;
   onDeadline: (() => void) | undefined;
   readonly #response: ServerResponse<IncomingMessage>;
@@ -88,6 +88,12 @@ export class Http1Call extends ServedCall implements HttpCall {
 
   end({ code }: WireStatus): void {
     this.sendTrailers({ "grpc-status": code });
+  }
+
+  finish(last: Uint8Array, code: status): void {
+    if (this.isOver) return;
+    this.#response.write(last);
+    this.#end(code, false);
   }
 
   closeConnection(): void {

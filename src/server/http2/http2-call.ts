@@ -3,7 +3,7 @@ import { status } from "@grpc/grpc-js";
 import type { FrameParts } from "../../wire/encode.ts";
 import type { Encoding } from "../../wire/encoding.ts";
 import type { WireStatus } from "../../wire/errors.ts";
-import type { HttpCall } from "../calls/methods.ts";
+import type { CarrierCall } from "../calls/methods.ts";
 import { refused } from "../calls/refusals.ts";
 import { ServedCall } from "../calls/served-call.ts";
 import type { ServiceContext } from "../calls/service-context.ts";
@@ -40,7 +40,7 @@ const endAsTheyAre = { endStream: true, sendDate: false };
  * A call on its HTTP/2 stream. A frame that thousands of streams share is written to each without a copy, where grpc-js
  * would copy it for each, and an idle stream takes half of the memory.
  */
-export class Http2Call extends ServedCall implements HttpCall {
+export class Http2Call extends ServedCall implements CarrierCall {
   readonly connection: object;
   readonly headerBytes: number;
   readonly encoding: Encoding | undefined;
@@ -114,14 +114,26 @@ export class Http2Call extends ServedCall implements HttpCall {
   respond(parts: FrameParts): FrameParts {
     if (this.isOver) return [];
     this.ended(status.OK);
+    // With headers of another protocol the client expects no trailers.
+    const isOther = this.#stream.headersSent;
     this.#respond();
     const { clock, slowClients } = this.#context;
     const { responseFlushMs } = this.#context.limits;
     const onReset = (): void => slowClients.ended(this, { acceptedNothingMs: responseFlushMs });
     resetUnlessClosed(this.#stream, responseFlushMs, clock, onReset, this.#slowCode);
     this.#response.writeParts(parts);
-    this.#endBehind({ "grpc-status": status.OK });
+    if (isOther) endedUnsent(this.#stream, status.OK);
+    this.#endBehind(isOther ? {} : { "grpc-status": status.OK });
     return parts;
+  }
+
+  finish(last: Uint8Array, code: status): void {
+    if (this.isOver) return;
+    this.ended(code);
+    endedUnsent(this.#stream, code);
+    if (last.length > 0) this.#response.append(last);
+    this.#endBehind({});
+    this.#resetUnlessClosed(this.#context.limits.endFlushMs);
   }
 
   end({ code, details, metadata }: WireStatus): void {

@@ -1,10 +1,9 @@
-import type { ServerHttp2Stream } from "node:http2";
 import { status } from "@grpc/grpc-js";
 import type { Timer } from "../../base/clock.ts";
 import { pinsOthers } from "../../base/growing-buffer.ts";
 import { prefixSize } from "../../wire/encode.ts";
 import type { WireStatus } from "../../wire/errors.ts";
-import { MessageReader } from "../../wire/message-reader.ts";
+import { BareMessageReader, MessageReader } from "../../wire/message-reader.ts";
 
 import {
   drainingUnread,
@@ -14,10 +13,10 @@ import {
   tooLarge,
   tooManyIncomplete,
 } from "../calls/refusals.ts";
+import type { RequestBody, ServerCall } from "../calls/server-call.ts";
 import type { ServiceContext } from "../calls/service-context.ts";
 import type { Reservation } from "../kernel/ledger.ts";
 import type { Caller } from "../limits/callers.ts";
-import type { Http2Call } from "./http2-call.ts";
 import { Inflater } from "./inflater.ts";
 
 /**
@@ -26,9 +25,14 @@ import { Inflater } from "./inflater.ts";
  */
 const callBytes = 1024;
 
+/** A call whose request is read. */
+interface ReadCall extends ServerCall {
+  requestBytes: number;
+}
+
 /** A call whose request has not arrived completely, or waits to be inflated. */
 interface Incoming {
-  readonly request: MessageReader;
+  readonly request: MessageReader | BareMessageReader;
   readonly since: number;
   /** Further bytes are dropped. */
   readonly stopReading: () => void;
@@ -48,9 +52,9 @@ export class IncomingRequests {
   readonly inflater = new Inflater();
   readonly #context: ServiceContext;
   /** The oldest first. */
-  readonly #incoming = new Map<Http2Call, Incoming>();
+  readonly #incoming = new Map<ReadCall, Incoming>();
   /** Calls that arrived in this turn of the event loop. */
-  #uncounted: Http2Call[] = [];
+  #uncounted: ReadCall[] = [];
   #timer: Timer | undefined;
 
   constructor(context: ServiceContext) {
@@ -59,20 +63,19 @@ export class IncomingRequests {
 
   /** Reads the request of a call, and passes it to `onRequest`, unless the call has ended by then. */
   read(
-    stream: ServerHttp2Stream,
-    call: Http2Call,
-    encoding: string,
+    { stream, encoding, isBare = false, maxBytes }: RequestBody,
+    call: ReadCall,
     onRequest: (message: Buffer) => void,
   ): void {
     const { clock, limits } = this.#context;
-    const { maxRequestBytes } = limits;
+    const maxRequestBytes = maxBytes ?? limits.maxRequestBytes;
     const finish = (message: Buffer): void => {
       this.#forget(call);
       call.requestBytes = message.length;
       // A call that its client has cancelled, or that was refused, must have no effect.
       if (!call.isOver) onRequest(message);
     };
-    const request = new MessageReader();
+    const request = isBare ? new BareMessageReader() : new MessageReader();
     const take = (chunk: Buffer): void => {
       request.add(chunk);
       // Bytes after a complete message are bounded as well.
@@ -81,12 +84,15 @@ export class IncomingRequests {
       else this.#count(call);
     };
     const end = (): void => {
-      const fault = faultOf(request);
-      const { bytes, isCompressed } = request;
+      const fault = isBare ? undefined : faultOf(request);
+      const { bytes } = request;
+      const isCompressed = isBare ? encoding !== "identity" : request.isCompressed;
+      const message = messageOf(bytes, isBare ? 0 : prefixSize);
       stopReading();
       if (fault !== undefined) this.#refuse(call, fault);
-      else if (isCompressed) this.#inflate(call, messageOf(bytes), encoding, finish);
-      else finish(messageOf(bytes));
+      else if (isCompressed)
+        this.#inflate(call, message, { encoding, maxBytes: maxRequestBytes }, finish);
+      else finish(message);
     };
     const stopReading = (): void => {
       request.clear();
@@ -108,12 +114,11 @@ export class IncomingRequests {
   }
 
   #inflate(
-    call: Http2Call,
+    call: ReadCall,
     message: Buffer,
-    encoding: string,
+    { encoding, maxBytes }: { readonly encoding: string; readonly maxBytes: number },
     finish: (message: Buffer) => void,
   ): void {
-    const { maxRequestBytes } = this.#context.limits;
     this.#hold(call, message.length);
     const incoming = this.#incoming.get(call);
     if (incoming === undefined) return;
@@ -121,9 +126,9 @@ export class IncomingRequests {
       owner: call.connection,
       encoding,
       message,
-      maxBytes: maxRequestBytes,
+      maxBytes,
       onTurn: () => {
-        this.#hold(call, message.length + maxRequestBytes);
+        this.#hold(call, message.length + maxBytes);
         return this.#incoming.has(call);
       },
       onInflated: finish,
@@ -132,7 +137,7 @@ export class IncomingRequests {
   }
 
   /** Counts what a call has sent. A complete request is not counted before the end of the turn. */
-  #count(call: Http2Call): void {
+  #count(call: ReadCall): void {
     const incoming = this.#incoming.get(call);
     if (incoming === undefined) return;
     const { request, reservation } = incoming;
@@ -143,7 +148,7 @@ export class IncomingRequests {
    * Counts the call if its request, with its end, has not arrived by the end of the turn. Almost all requests have, and
    * must not be refused for other requests of their connection.
    */
-  #countLater(call: Http2Call): void {
+  #countLater(call: ReadCall): void {
     this.#uncounted.push(call);
     if (this.#uncounted.length > 1) return;
     this.#context.clock.setImmediate(() => {
@@ -161,7 +166,7 @@ export class IncomingRequests {
   }
 
   /** Charges a call whose request is being read with this many bytes. May refuse it. */
-  #hold(call: Http2Call, bytes: number): void {
+  #hold(call: ReadCall, bytes: number): void {
     const incoming = this.#incoming.get(call);
     if (incoming === undefined) return;
     const { requestPool, incompleteCalls } = this.#context;
@@ -178,19 +183,19 @@ export class IncomingRequests {
   }
 
   /** The caller of a call; if it is not authenticated yet, the probable one. */
-  #callerOf(call: Http2Call): Caller {
+  #callerOf(call: ReadCall): Caller {
     const { callers } = this.#context.callerLimits;
     const isAnonymous = call.identity.source === "none";
     return (isAnonymous ? callers.expectedOn(call.connection) : call.owner).caller;
   }
 
-  #refuse(call: Http2Call, why: WireStatus): void {
+  #refuse(call: ReadCall, why: WireStatus): void {
     this.#forget(call);
     call.end(why);
   }
 
   /** Idempotent. */
-  #forget(call: Http2Call): void {
+  #forget(call: ReadCall): void {
     const incoming = this.#incoming.get(call);
     if (incoming === undefined) return;
     this.#incoming.delete(call);
@@ -220,8 +225,8 @@ export class IncomingRequests {
 }
 
 /** The message of a complete request, copied if it would keep a far larger buffer alive. */
-function messageOf(bytes: Buffer): Buffer {
-  const message = bytes.subarray(prefixSize);
+function messageOf(bytes: Buffer, start: number): Buffer {
+  const message = bytes.subarray(start);
   return pinsOthers(bytes) ? Buffer.from(message) : message;
 }
 
@@ -231,7 +236,7 @@ function faultOf({
   size,
   received,
   isWhole,
-}: MessageReader): WireStatus | undefined {
+}: MessageReader | BareMessageReader): WireStatus | undefined {
   if (length === 0) return notOne("Received no request message");
   if (!isWhole) {
     const parts = `${length} of ${prefixSize + size} bytes`;

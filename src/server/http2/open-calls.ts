@@ -2,7 +2,7 @@ import { constants, type ServerHttp2Session, type ServerHttp2Stream } from "node
 import type { Socket } from "node:net";
 import { status } from "@grpc/grpc-js";
 import { descriptors } from "../../wire/descriptors.ts";
-import { methodOf, type RawServices } from "../calls/methods.ts";
+import { type Methods, methodOf, type RawServices } from "../calls/methods.ts";
 import type { ServiceContext } from "../calls/service-context.ts";
 import type { CallerLimits } from "../limits/caller-limits.ts";
 import type { CallOwner } from "../limits/callers.ts";
@@ -15,6 +15,7 @@ export class OpenCalls {
   readonly #context: ServiceContext;
   readonly #connections: Connections;
   readonly #rawServices: RawServices | undefined;
+  readonly #methods: Pick<Methods, "streaming">;
   #size = 0;
   #onIdle: (() => void) | undefined;
 
@@ -22,10 +23,12 @@ export class OpenCalls {
     context: ServiceContext,
     connections: Connections,
     rawServices: RawServices | undefined,
+    methods: Pick<Methods, "streaming">,
   ) {
     this.#context = context;
     this.#connections = connections;
     this.#rawServices = rawServices;
+    this.#methods = methods;
   }
 
   /** Counts a call until its stream is closed. */
@@ -33,6 +36,16 @@ export class OpenCalls {
     const { session } = stream;
     const socket = session === undefined || session.destroyed ? undefined : socketOf(session);
     this.count(stream, socket, label, () => statusCodeOf(stream));
+  }
+
+  /** Counts a call by HTTP/1 until its response is closed. `path`: of its method, or its label. */
+  http1(
+    response: { on(event: "close", listener: () => void): unknown },
+    socket: Socket,
+    path: string,
+    codeOf: () => number | undefined,
+  ): void {
+    this.count(response, socket, path.startsWith("/") ? this.#labelOf(path) : path, codeOf);
   }
 
   /** Counts a call until `closing` is closed. `codeOf`: the status that it has ended with; undefined: its client has ended it. */
@@ -64,7 +77,8 @@ export class OpenCalls {
   #labelOf(path: string): string {
     if (this.#context.observer === undefined) return "";
     const own = descriptors.inputs.has(path) ? methodOf(path) : undefined;
-    return own ?? this.#rawServices?.methodAt(path)?.label ?? "unknown";
+    const ofDoor = this.#methods.streaming.get(path)?.name;
+    return own ?? ofDoor ?? this.#rawServices?.methodAt(path)?.label ?? "unknown";
   }
 
   /** Reports a call to the observer. Returns what reports its end. */

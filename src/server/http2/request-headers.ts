@@ -47,9 +47,10 @@ export function dropDistantDeadline(headers: IncomingHttpHeaders): void {
   if (timeoutMs !== undefined && timeoutMs > maxTimerMs) delete headers["grpc-timeout"];
 }
 
-/** Whether the content type is gRPC's. */
+/** Whether the content type is gRPC's, not that of gRPC-Web. */
 export function isGrpc(headers: IncomingHttpHeaders): boolean {
-  return headers["content-type"]?.startsWith("application/grpc") === true;
+  const type = headers["content-type"];
+  return type?.startsWith("application/grpc") === true && !type.startsWith("application/grpc-web");
 }
 
 /**

@@ -1,4 +1,4 @@
-import type { ServerHttp2Stream } from "node:http2";
+import type { Readable } from "node:stream";
 import { status } from "@grpc/grpc-js";
 import { waitFor } from "../../base/wait.ts";
 import type { WireStatus } from "../../wire/errors.ts";
@@ -28,7 +28,7 @@ export interface RequestStreamOptions {
  * its client may idle, only for what has arrived, and with the window while it may fill.
  */
 export class RequestStream {
-  readonly #stream: ServerHttp2Stream;
+  readonly #stream: Readable;
   readonly #call: ServerCall;
   readonly #context: ServiceContext;
   readonly #options: RequestStreamOptions;
@@ -40,7 +40,7 @@ export class RequestStream {
   #isIdle = false;
 
   constructor(
-    stream: ServerHttp2Stream,
+    stream: Readable,
     call: ServerCall,
     context: ServiceContext,
     options: RequestStreamOptions,

@@ -19,6 +19,7 @@ export type StreamKind =
   | "health"
   | "reflection"
   | "keep-alive"
+  | "xds"
   | "etcd watch"
   | "etcd call";
 

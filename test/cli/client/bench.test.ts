@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { type Client, connect } from "../../../src/client/client.ts";
+import { type Client, connect } from "../../../src/client/connect.ts";
 import { type Script, startScriptedServer } from "../../client/scripted-server.ts";
 import { CommandProcess, type Served, startServe } from "../serve/serve-process.ts";
 import { type Outcome, run } from "./client-terminal.ts";

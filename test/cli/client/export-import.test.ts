@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { revisionConflict } from "../../../src/base/errors.ts";
-import { type Client, connect } from "../../../src/client/client.ts";
+import { type Client, connect } from "../../../src/client/connect.ts";
 import { statusOf } from "../../../src/wire/errors.ts";
 import { startScriptedServer } from "../../client/scripted-server.ts";
 import { wireObject } from "../../client/wire-messages.ts";

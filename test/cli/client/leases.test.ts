@@ -1,6 +1,6 @@
 import { hostname } from "node:os";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { type Client, connect } from "../../../src/client/client.ts";
+import { type Client, connect } from "../../../src/client/connect.ts";
 import { Mutex } from "../../../src/client/coordination/mutex.ts";
 import { Session } from "../../../src/client/coordination/session.ts";
 import { main } from "../../bundle/command.ts";

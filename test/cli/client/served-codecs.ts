@@ -1,7 +1,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { type Client, connect } from "../../../src/client/client.ts";
+import { type Client, connect } from "../../../src/client/connect.ts";
 import { buildDescriptors } from "../../codec/fixtures.ts";
 import { startServe } from "../serve/serve-process.ts";
 import { type Outcome, run, type TerminalOptions } from "./client-terminal.ts";

@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { wordsIn } from "../../../src/cli/client/txn-text.ts";
-import { type Client, connect } from "../../../src/client/client.ts";
+import { type Client, connect } from "../../../src/client/connect.ts";
 import { type Etcd, startEtcd } from "../../etcd/etcd.ts";
 import fc, { runs } from "../../property.ts";
 import { CommandProcess, type Exit, type Served, startServe } from "../serve/serve-process.ts";

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { parseAddress } from "../../../src/client/calls/endpoints.ts";
-import { connect } from "../../../src/client/client.ts";
+import { connect } from "../../../src/client/connect.ts";
+import { parseAddress } from "../../../src/client/transport/address.ts";
 
 describe("An address", () => {
   test.each([

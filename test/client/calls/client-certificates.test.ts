@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { connect } from "../../../src/client/client.ts";
+import { connect } from "../../../src/client/connect.ts";
 import { Authority } from "../../identity/authority.ts";
 import { authority, resource, serveAuthenticated } from "../../server/authenticated-calls.ts";
 import { ManualTimers } from "../../server/limits/manual-timers.ts";

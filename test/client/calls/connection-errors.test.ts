@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { ServerCredentials } from "@grpc/grpc-js";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { connect } from "../../../src/client/client.ts";
+import { connect } from "../../../src/client/connect.ts";
 import { run } from "../../cli/client/client-terminal.ts";
 import { type Etcd, startEtcd } from "../../etcd/etcd.ts";
 import { Authority, type Issued } from "../../identity/authority.ts";

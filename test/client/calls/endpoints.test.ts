@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { type Endpoint, Endpoints } from "../../../src/client/calls/endpoints.ts";
-import { connect } from "../../../src/client/client.ts";
+import { connect } from "../../../src/client/connect.ts";
+import { nodePlatform } from "../../../src/client/transport/node-platform.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import { inTime } from "../../faults/patience.ts";
 import { server } from "../opened.ts";
@@ -10,10 +11,10 @@ import { wireResponse } from "../wire-messages.ts";
 /** Two servers to which nothing connects. The jitter is the maximum. */
 function endpoints() {
   const clock = new FakeClock();
-  const all = new Endpoints(["127.0.0.1:1", "127.0.0.1:2"], {
-    ...{ certificates: undefined, serverName: undefined },
-    ...{ keepaliveMs: 10_000, maxMessageBytes: 1_000, clock, random: () => 0.999_999 },
-  });
+  const address = ["127.0.0.1:1", "127.0.0.1:2"];
+  const settings = { keepaliveMs: 10_000, maxMessageBytes: 1_000 };
+  const servers = nodePlatform.servers({ address }, settings, clock);
+  const all = new Endpoints(servers, { clock, random: () => 0.999_999 });
   const [one] = all.all;
   if (one === undefined) throw new Error("There is no server.");
   return { clock, one };

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { connect } from "../../../src/client/client.ts";
+import { connect } from "../../../src/client/connect.ts";
 import type { ListOrder } from "../../../src/storage/storage.ts";
 import { put } from "../../server/putting.ts";
 import { serveThings } from "../../server/served.ts";

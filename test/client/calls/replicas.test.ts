@@ -1,7 +1,7 @@
 import { describe, expect, onTestFinished, test } from "vitest";
 import { systemClock } from "../../../src/base/clock.ts";
 import type { Endpoint } from "../../../src/client/calls/endpoints.ts";
-import { type Client, connect } from "../../../src/client/client.ts";
+import { type Client, connect } from "../../../src/client/connect.ts";
 import { jsonValues } from "../../../src/client/values/value-codec.ts";
 import { MemoryStorage } from "../../../src/storage/memory/memory-storage.ts";
 import { until } from "../../../src/testing/until.ts";

@@ -3,7 +3,8 @@ import { describe, expect, test } from "vitest";
 import { type Reason, WatchFanoutError } from "../../../src/base/errors.ts";
 import type { Endpoint } from "../../../src/client/calls/endpoints.ts";
 import type { Client } from "../../../src/client/client.ts";
-import { encodeRpcStatus, statusOf, type WireStatus } from "../../../src/wire/errors.ts";
+import { statusOf, type WireStatus } from "../../../src/wire/errors.ts";
+import { encodeRpcStatus } from "../../../src/wire/rpc-status.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import { HastyClock } from "../hasty-clock.ts";
 import { client, deadAddress, muteAddress, server } from "../opened.ts";
@@ -395,7 +396,7 @@ describe("A write that fails with UNAVAILABLE is sent once if the details are no
     const metadata = new Metadata();
     const said = { code: status.UNAVAILABLE, message: "no", reason, domain, metadata: {} };
     const details = { ...said, retryDelayMs: 1, field: undefined };
-    metadata.set("grpc-status-details-bin", encodeRpcStatus(details));
+    metadata.set("grpc-status-details-bin", Buffer.from(encodeRpcStatus(details)));
     const failure = { code: status.UNAVAILABLE, details: "no", metadata };
     const counting = new Counting(always(failure));
     const db = client(await server(counting.script));

@@ -1,8 +1,8 @@
 import { readFileSync } from "node:fs";
 import { ServerCredentials } from "@grpc/grpc-js";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { ClientTls } from "../../../src/client/calls/client-certificates.ts";
-import { connect } from "../../../src/client/client.ts";
+import { connect } from "../../../src/client/connect.ts";
+import type { ClientTls } from "../../../src/client/transport/client-certificates.ts";
 import { run } from "../../cli/client/client-terminal.ts";
 import { type ScriptedServer, startScriptedServer } from "../scripted-server.ts";
 import { wireObject } from "../wire-messages.ts";

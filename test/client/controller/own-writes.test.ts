@@ -1,7 +1,7 @@
 import { describe, expect, it, onTestFinished } from "vitest";
 import { systemClock } from "../../../src/base/clock.ts";
 import { WatchFanoutError } from "../../../src/base/errors.ts";
-import { connect } from "../../../src/client/client.ts";
+import { connect } from "../../../src/client/connect.ts";
 import { controller } from "../../../src/client/controller/controller.ts";
 import { WrittenRevisions } from "../../../src/client/controller/written-revisions.ts";
 import { bytes } from "../../../src/client/values/value-codec.ts";

@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { expect, onTestFinished } from "vitest";
-import { type Client, connect } from "../../../src/client/client.ts";
+import { type Client, connect } from "../../../src/client/connect.ts";
 import type { SharedInformer } from "../../../src/client/informer/shared-informer.ts";
 import type { ResourceInformerOptions } from "../../../src/client/typed/typed-resource.ts";
 import { EtcdStorage } from "../../../src/storage/etcd/etcd-storage.ts";

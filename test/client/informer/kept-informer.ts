@@ -2,7 +2,7 @@ import { readdir } from "node:fs/promises";
 import { expect, onTestFinished, vi } from "vitest";
 import { systemClock } from "../../../src/base/clock.ts";
 import type { CacherOptions } from "../../../src/cacher/options.ts";
-import { Client } from "../../../src/client/client.ts";
+import { connect } from "../../../src/client/connect.ts";
 import type { ResourceInformerOptions } from "../../../src/client/typed/typed-resource.ts";
 import type { ValueCodec } from "../../../src/client/values/value-codec.ts";
 import { MemoryStorage } from "../../../src/storage/memory/memory-storage.ts";
@@ -31,7 +31,7 @@ export function started(
   options: ResourceInformerOptions<string> = {},
   codec: ValueCodec<string> = texts,
 ) {
-  const client = new Client({ address });
+  const client = connect({ address });
   const informer = client.resource("things", codec).informer({ keep: { folder }, ...options });
   const handler = new RecordedHandler();
   informer.addEventHandler(handler);

@@ -2,7 +2,7 @@ import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import type { Socket } from "node:net";
 import { expect, it, onTestFinished } from "vitest";
 import { systemClock } from "../../../src/base/clock.ts";
-import { connect } from "../../../src/client/client.ts";
+import { connect } from "../../../src/client/connect.ts";
 import { ObjectCache } from "../../../src/client/object-cache/object-cache.ts";
 import { jsonValues } from "../../../src/client/values/value-codec.ts";
 import { MemoryStorage } from "../../../src/storage/memory/memory-storage.ts";

@@ -1,5 +1,5 @@
 import { expect, it, onTestFinished } from "vitest";
-import { connect } from "../../../src/client/client.ts";
+import { connect } from "../../../src/client/connect.ts";
 import { ObjectCache } from "../../../src/client/object-cache/object-cache.ts";
 import { jsonValues } from "../../../src/client/values/value-codec.ts";
 import { EtcdStorage } from "../../../src/storage/etcd/etcd-storage.ts";

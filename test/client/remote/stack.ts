@@ -1,7 +1,7 @@
 import { systemClock } from "../../../src/base/clock.ts";
 import type { WatchFanoutError } from "../../../src/base/errors.ts";
 import type { WatchOptions } from "../../../src/client/calls/options.ts";
-import { type Client, connect } from "../../../src/client/client.ts";
+import { type Client, connect } from "../../../src/client/connect.ts";
 import { RemoteStorage } from "../../../src/client/remote/remote-storage.ts";
 import type { AtomicBatch } from "../../../src/client/watch/client-calls.ts";
 import { AttributeReader } from "../../../src/codec/attribute-reader.ts";

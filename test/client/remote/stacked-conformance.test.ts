@@ -1,5 +1,5 @@
 import { systemClock } from "../../../src/base/clock.ts";
-import { connect } from "../../../src/client/client.ts";
+import { connect } from "../../../src/client/connect.ts";
 import { RemoteStorage } from "../../../src/client/remote/remote-storage.ts";
 import { MemoryStorage } from "../../../src/storage/memory/memory-storage.ts";
 import { describeStorage } from "../../storage/conformance.ts";

@@ -1,7 +1,7 @@
 import { expect, onTestFinished, test } from "vitest";
 import { systemClock } from "../../../src/base/clock.ts";
 import type { KeyRange, WatchOptions } from "../../../src/client/calls/options.ts";
-import { type Client, connect } from "../../../src/client/client.ts";
+import { type Client, connect } from "../../../src/client/connect.ts";
 import { RemoteStorage } from "../../../src/client/remote/remote-storage.ts";
 import { MemoryStorage } from "../../../src/storage/memory/memory-storage.ts";
 import { put, remove } from "../../storage/conformance/opened.ts";

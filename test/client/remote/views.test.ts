@@ -1,7 +1,7 @@
 import { expect, onTestFinished, test } from "vitest";
 import { systemClock } from "../../../src/base/clock.ts";
 import type { ViewOptions } from "../../../src/client/calls/options.ts";
-import { type Client, connect } from "../../../src/client/client.ts";
+import { type Client, connect } from "../../../src/client/connect.ts";
 import { RemoteStorage } from "../../../src/client/remote/remote-storage.ts";
 import { AttributeReader } from "../../../src/codec/attribute-reader.ts";
 import { JsonCodec } from "../../../src/codec/json-codec.ts";

@@ -1,10 +1,10 @@
 import { EventEmitter } from "node:events";
 import { setImmediate as nextTurn } from "node:timers/promises";
-import type { Client as GrpcClient, Metadata } from "@grpc/grpc-js";
 import { expect, test } from "vitest";
-import type { BeginCall } from "../../../src/client/calls/call.ts";
+import { systemClock } from "../../../src/base/clock.ts";
 import type { Connection } from "../../../src/client/calls/connection.ts";
 import { SharedStream } from "../../../src/client/subscribe/shared-stream.ts";
+import type { BeginCall, Transport } from "../../../src/client/transport/transport.ts";
 import type { SubscribeRequest } from "../../../src/wire/generated/watchfanout/v1/SubscribeRequest.ts";
 
 /** The requests of a call, of which no further one is taken while `writableNeedDrain`. */
@@ -21,14 +21,20 @@ test("Credit that a server does not take waits as one request for each watch, an
   const requests = new Requests();
   const closing = new AbortController();
   const connection = {
+    hasRequestStreams: true,
     async *stream(begin: BeginCall<unknown>, signal: AbortSignal) {
-      const client = { makeBidiStreamRequest: () => requests } as unknown as GrpcClient;
-      begin(client, {} as Metadata);
+      const bidiStream = (_: unknown, onBegun: (requests: Requests) => void) => onBegun(requests);
+      begin({ bidiStream } as unknown as Transport, {}, signal);
       await new Promise((resolve) => signal.addEventListener("abort", resolve));
     },
   } as unknown as Connection;
   const stream = new SharedStream({
-    ...{ connection, credit: { messages: 2, bytes: 100 }, closing: closing.signal },
+    ...{
+      connection,
+      clock: systemClock,
+      credit: { messages: 2, bytes: 100 },
+      closing: closing.signal,
+    },
     ...{ onResponse: () => {}, onFull: () => {}, onEnd: () => {} },
   });
   const watches = [stream.add({}), stream.add({})] as const;

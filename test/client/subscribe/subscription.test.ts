@@ -4,7 +4,7 @@ import { systemClock } from "../../../src/base/clock.ts";
 import { upstreamUnavailable, WatchFanoutError } from "../../../src/base/errors.ts";
 import { Cacher } from "../../../src/cacher/cacher.ts";
 import type { Interruption, WatchOptions } from "../../../src/client/calls/options.ts";
-import { connect } from "../../../src/client/client.ts";
+import { connect } from "../../../src/client/connect.ts";
 import type { SubscriptionOptions } from "../../../src/client/subscribe/subscription.ts";
 import { jsonValues } from "../../../src/client/values/value-codec.ts";
 import { MemoryStorage } from "../../../src/storage/memory/memory-storage.ts";

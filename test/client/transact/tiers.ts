@@ -2,7 +2,7 @@ import { onTestFinished } from "vitest";
 import { systemClock } from "../../../src/base/clock.ts";
 import { Cacher } from "../../../src/cacher/cacher.ts";
 import type { ConnectOptions } from "../../../src/client/calls/options.ts";
-import { type Client, connect } from "../../../src/client/client.ts";
+import { type Client, connect } from "../../../src/client/connect.ts";
 import type { AliasedUpstream } from "../../../src/client/remote/history-alias.ts";
 import { RelayedCalls } from "../../../src/client/remote/relayed-calls.ts";
 import { RemoteLeases } from "../../../src/client/remote/remote-leases.ts";

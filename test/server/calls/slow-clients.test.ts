@@ -1,6 +1,6 @@
 import { pino } from "pino";
 import { describe, expect, test } from "vitest";
-import { decodeRpcStatus } from "../../../src/wire/errors.ts";
+import { decodeRpcStatus } from "../../../src/wire/rpc-status.ts";
 import { listWatchService } from "../../../src/wire/services.ts";
 import { serveAuthenticated } from "../authenticated-calls.ts";
 import { framed, RawConnection } from "../http2/raw-connection.ts";

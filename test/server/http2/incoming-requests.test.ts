@@ -1,4 +1,3 @@
-import type { ServerHttp2Stream } from "node:http2";
 import { PassThrough } from "node:stream";
 import { gzipSync } from "node:zlib";
 import { expect, test } from "vitest";
@@ -25,12 +24,7 @@ test("Requests that wait to be inflated are charged with their size, also if the
   const read = (): void => {
     const stream = new PassThrough();
     const call = { connection, identity: {}, owner: { caller: {} }, onOver: () => {} };
-    requests.read(
-      stream as unknown as ServerHttp2Stream,
-      call as unknown as Http2Call,
-      "gzip",
-      () => {},
-    );
+    requests.read({ stream, encoding: "gzip" }, call as unknown as Http2Call, () => {});
     ends.push(new Promise((resolve) => stream.once("end", resolve)));
     stream.end(frame);
   };

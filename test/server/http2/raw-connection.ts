@@ -8,7 +8,7 @@ import {
 import { connect as connectSocket, type Socket } from "node:net";
 import { type ConnectionOptions, connect as connectTls } from "node:tls";
 import { onTestFinished } from "vitest";
-import { decodeRpcStatus } from "../../../src/wire/errors.ts";
+import { decodeRpcStatus } from "../../../src/wire/rpc-status.ts";
 
 /** HTTP/2 without a gRPC library: sends data that no library would send, and reads on request. */
 export class RawConnection {

@@ -7,7 +7,7 @@ import { endedLease } from "../../../src/storage/lease-renewals.ts";
 import type { MemoryLeases } from "../../../src/storage/memory/leases.ts";
 import { MemoryStore } from "../../../src/storage/memory/memory-store.ts";
 import type { Leases, Store } from "../../../src/storage/store.ts";
-import { retryDelayMs } from "../../../src/wire/errors.ts";
+import { retryDelayMs } from "../../../src/wire/call-error.ts";
 import { healthService, leaseService } from "../../../src/wire/services.ts";
 import { ManualTimers } from "../limits/manual-timers.ts";
 import { type Recorder, type ServedBy, serve, serveAdded } from "../served.ts";

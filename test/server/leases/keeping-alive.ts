@@ -1,6 +1,6 @@
 import type { ClientDuplexStream, ServiceError, StatusObject } from "@grpc/grpc-js";
 import type { WatchFanoutError } from "../../../src/base/errors.ts";
-import { errorOf } from "../../../src/wire/errors.ts";
+import { errorOf } from "../../../src/wire/call-error.ts";
 import type { KeepAliveRequest } from "../../../src/wire/generated/watchfanout/v1/KeepAliveRequest.ts";
 import type { KeepAliveResponse__Output } from "../../../src/wire/generated/watchfanout/v1/KeepAliveResponse.ts";
 

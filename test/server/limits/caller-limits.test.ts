@@ -6,7 +6,7 @@ import { describe, expect, test } from "vitest";
 import { WatchFanoutError } from "../../../src/base/errors.ts";
 import type { ServerLimits } from "../../../src/server/limits/server-limits.ts";
 import type { ServerOptions } from "../../../src/server/server.ts";
-import { retryDelayMs } from "../../../src/wire/errors.ts";
+import { retryDelayMs } from "../../../src/wire/call-error.ts";
 import { healthService, listWatchService } from "../../../src/wire/services.ts";
 import { RawConnection } from "../http2/raw-connection.ts";
 import { ScriptedResource } from "../scripted-resource.ts";

@@ -3,7 +3,7 @@ import { type ServiceError, status } from "@grpc/grpc-js";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { AttributeReader } from "../../../src/codec/attribute-reader.ts";
 import { JsonCodec } from "../../../src/codec/json-codec.ts";
-import { retryDelayMs } from "../../../src/wire/errors.ts";
+import { retryDelayMs } from "../../../src/wire/call-error.ts";
 import type { WatchRequest } from "../../../src/wire/generated/watchfanout/v1/WatchRequest.ts";
 import { healthService, listWatchService } from "../../../src/wire/services.ts";
 import { silent } from "../../cacher/cached-store.ts";

@@ -1,7 +1,7 @@
 import { constants } from "node:http2";
 import { type ServiceError, status } from "@grpc/grpc-js";
 import { describe, expect, test } from "vitest";
-import { retryDelayMs } from "../../../src/wire/errors.ts";
+import { retryDelayMs } from "../../../src/wire/call-error.ts";
 import type { WatchResponse__Output } from "../../../src/wire/generated/watchfanout/v1/WatchResponse.ts";
 import { healthService, reflectionServices } from "../../../src/wire/services.ts";
 import { RawConnection } from "../http2/raw-connection.ts";

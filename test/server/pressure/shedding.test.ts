@@ -6,7 +6,7 @@ import { anonymous } from "../../../src/identity/identity.ts";
 import { type OpenStream, OpenStreams } from "../../../src/server/kernel/open-streams.ts";
 import { SendBudget } from "../../../src/server/limits/send-budget.ts";
 import { SlowStreams } from "../../../src/server/pressure/slow-streams.ts";
-import { retryDelayMs } from "../../../src/wire/errors.ts";
+import { retryDelayMs } from "../../../src/wire/call-error.ts";
 import { healthService, listWatchService, reflectionServices } from "../../../src/wire/services.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import { WorkClock } from "../../work-clock.ts";

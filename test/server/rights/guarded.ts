@@ -5,6 +5,7 @@ import { Authorizer } from "../../../src/policy/authorizer.ts";
 import type { AuditEntry, AuditLevel, RunningServer } from "../../../src/server/server.ts";
 import { MemoryStorage } from "../../../src/storage/memory/memory-storage.ts";
 import { MemoryStore } from "../../../src/storage/memory/memory-store.ts";
+import { ConnectDoor } from "../../../src/web/connect-door.ts";
 import { startReady } from "../../cacher/ready.ts";
 import { policyOf } from "../../config/parsed-policy.ts";
 import { ManualTimers } from "../limits/manual-timers.ts";
@@ -61,7 +62,9 @@ export async function serveGuarded(
   const audited: AuditEntry[] = [];
   const audit = { level, record: (entry: AuditEntry) => void audited.push(entry) };
   const authenticators = authenticatorsOf(callers);
-  const { server } = await serve(caches, clock, { authenticators, authorizer, audit, store });
+  const webDoor = new ConnectDoor();
+  const options = { authenticators, authorizer, audit, store, webDoor };
+  const { server } = await serve(caches, clock, options);
   return {
     ...{ server, authorizer, storages, audited, clock },
     put: async (resource, key, value = "") => {

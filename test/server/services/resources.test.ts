@@ -1,5 +1,5 @@
 import { expect, onTestFinished, test } from "vitest";
-import { connect } from "../../../src/client/client.ts";
+import { connect } from "../../../src/client/connect.ts";
 import { listWatchService } from "../../../src/wire/services.ts";
 import { ManualTimers } from "../limits/manual-timers.ts";
 import { ScriptedResource } from "../scripted-resource.ts";

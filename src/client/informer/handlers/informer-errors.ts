@@ -1,5 +1,6 @@
 import { messageOf } from "../../../base/errors.ts";
 import type { Logger } from "../../../base/logger.ts";
+import { emitWarning } from "../../../base/warning.ts";
 import type { ReflectorFailure } from "../../../reflector/reflector.ts";
 import { ClosedError } from "../../calls/call-failure.ts";
 import type { DecodeFailure } from "../../values/typed-object.ts";
@@ -129,7 +130,7 @@ export class InformerReports {
 
   #fallBack(error: unknown, message: string): void {
     if (this.#logger !== undefined) this.#logger.error({ err: error }, message);
-    else process.emitWarning(error instanceof Error ? error : String(error));
+    else emitWarning(error instanceof Error ? error : String(error));
   }
 }
 
@@ -151,7 +152,7 @@ export class WatchWarnings {
   /** `warn` is `process.emitWarning` by default. */
   constructor(
     informer: string,
-    warn: (message: string) => void = (message) => process.emitWarning(message, "InformerWarning"),
+    warn: (message: string) => void = (message) => emitWarning(message, "InformerWarning"),
   ) {
     this.#informer = informer;
     this.#warn = warn;

@@ -10,7 +10,17 @@ import type { Overview, StreamsReport } from "./status.ts";
 import { parseStreamQuery, type StreamQuery, StreamQueryError } from "./stream-query.ts";
 
 /** The modules of the page's script. */
-const modules = ["status", "format", "groups", "overview", "plots", "streams", "table", "tables"];
+const modules = [
+  "status",
+  "format",
+  "groups",
+  "overview",
+  "plots",
+  "streams",
+  "table",
+  "tables",
+  "xds",
+];
 
 /** The paths of the modules. */
 const scriptPaths: readonly string[] = modules.map((name) => `/status/${name}.js`);

@@ -225,6 +225,35 @@ export type StreamScope =
   | { readonly prefix: string }
   | { readonly from: string; readonly to: string | null };
 
+/** What is served by xDS. */
+export interface XdsStatus {
+  readonly types: readonly {
+    /** Its short name, such as `cds`. */
+    readonly type: string;
+    readonly resource: string;
+    /** Number of resources that are served. */
+    readonly served: number;
+    /** Number of instances that assignments are computed from. Absent: the type is stored. */
+    readonly instances?: number | undefined;
+    /** Number of stored values that are invalid, and not served. */
+    readonly invalid: number;
+  }[];
+  /** At most 100. */
+  readonly problems: readonly XdsProblem[];
+}
+
+/** A stored value that is not served, or what clients have refused (NACK). */
+export interface XdsProblem {
+  readonly kind: "invalid" | "refused";
+  readonly type: string;
+  /** The key, or the names and versions in the response. */
+  readonly name: string;
+  readonly text: string;
+  readonly count: number;
+  /** The client that has refused it last: its identity, and its own id for itself. */
+  readonly by?: string | undefined;
+}
+
 /** All but the list of streams. */
 export interface Overview {
   readonly at: string;
@@ -249,6 +278,8 @@ export interface Overview {
   readonly streamCounts?: StreamCounts | undefined;
   /** The newest first, at most 50. */
   readonly problems: readonly Problem[];
+  /** Absent: xDS is not served. */
+  readonly xds?: XdsStatus | undefined;
   /** Those of the main process, which has the files of all. */
   readonly certificates: readonly CertificateReport[];
 }

@@ -116,6 +116,25 @@ export class FramedStream {
     if (this.#hasHeaders) this.#owner.ready(this);
   }
 
+  /** Writes the last bytes of a response, behind a message that may not be accepted. That is accepted with them then. */
+  append(bytes: Uint8Array): void {
+    const onAccepted = this.#onAccepted;
+    if (this.remaining === 0) {
+      this.write(bytes, (error) => onAccepted?.(error));
+      return;
+    }
+    // A message in one part becomes one of two, of which as much is planned as is sent.
+    if (this.#parts === undefined) {
+      this.#parts = [this.#part as Uint8Array];
+      this.#nextPart = 1;
+      this.#plannedPart = 0;
+      this.#plannedBytes = this.#partSent;
+    }
+    this.#parts = [...this.#parts, bytes];
+    this.#bytes += bytes.byteLength;
+    this.remaining += bytes.byteLength;
+  }
+
   /**
    * Drops the message that was written last, unless a part of it was passed on already. It is neither accepted nor refused
    * then. Returns whether it was dropped.

@@ -6,6 +6,7 @@ import { showNumbers, showProblems, showUnknown, showVerdict } from "./overview.
 import { draw } from "./plots.js";
 import { refreshStreams } from "./streams.js";
 import { showTables } from "./tables.js";
+import { showXds } from "./xds.js";
 
 const streamsMs = 2_000;
 const retryMs = 5_000;
@@ -25,6 +26,7 @@ function show(overview) {
   showProblems(overview.problems);
   showGroups(overview);
   showTables(overview);
+  showXds(overview);
   draw(overview);
 }
 

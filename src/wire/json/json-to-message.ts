@@ -1,13 +1,13 @@
 import { varintSize, WireWriter } from "../../protobuf/wire-writer.ts";
-import { camelCase, type Field, type FieldType, type Message } from "./schema.ts";
-
-/** Invalid JSON, or JSON that is not of the message. Its message is that of the gateway of etcd, without positions. */
-export class InvalidJson extends Error {}
+import { InvalidJson } from "./invalid-json.ts";
+import { camelCase, type Field, type FieldType, type Message } from "./message-type.ts";
+import { wellKnownValue } from "./well-known.ts";
 
 /** Maximum depth of messages: transactions within transactions. */
 const maxDepth = 100;
 
 const VARINT = 0;
+const FIXED64 = 1;
 const LENGTH_DELIMITED = 2;
 
 /** The most bytes of a varint. */
@@ -15,6 +15,8 @@ const maxVarint = 10;
 
 /** The bounds of the integer types. */
 const bounds = {
+  fixed64: [0n, 2n ** 64n - 1n],
+  int32: [-(2n ** 31n), 2n ** 31n - 1n],
   int64: [-(2n ** 63n), 2n ** 63n - 1n],
   uint64: [0n, 2n ** 64n - 1n],
   uint32: [0n, 2n ** 32n - 1n],
@@ -36,7 +38,10 @@ class NumberText {
 /** There is such a number, and it was not kept as it was written. */
 class InexactNumber extends Error {}
 
-/** Encodes the message that a JSON object is, as protobuf's JSON mapping has it. Unknown fields are ignored. Throws InvalidJson. */
+/**
+ * Encodes the message that a JSON object is, as protobuf's JSON mapping has it. Unknown fields, and unknown names of an enum,
+ * are ignored unless the message is strict. Throws InvalidJson.
+ */
 export function messageFromJson(type: Message, text: string): Buffer {
   try {
     return encoded(type, parse(text));
@@ -81,6 +86,13 @@ class GrowingWriter extends WireWriter {
     this.bigVarint(BigInt.asUintN(64, value));
   }
 
+  fixed64(value: bigint): void {
+    const bytes = Buffer.allocUnsafe(8);
+    bytes.writeBigUInt64LE(value);
+    this.reserve(bytes.length);
+    this.raw(bytes);
+  }
+
   content(bytes: Uint8Array): void {
     this.reserve(maxVarint + bytes.length);
     this.varint(bytes.length);
@@ -116,40 +128,57 @@ function parse(text: string, reviver?: (key: string, value: unknown) => unknown)
   }
 }
 
-function encode(writer: GrowingWriter, type: Message, value: unknown, depth: number): void {
+function encode(writer: GrowingWriter, type: Message, given: unknown, depth: number): void {
+  const value = wellKnownValue(type, given);
   if (!isObject(value))
     throw new InvalidJson(`proto: syntax error: unexpected token ${tokenOf(value)}`);
   if (depth === maxDepth) throw new InvalidJson("proto: exceeded maximum recursion depth");
   const seen = new Set<Field | string>();
   for (const [name, given] of Object.entries(value)) {
     const field = type.byName.get(name);
+    if (field === undefined && type.isStrict) throw unknownField(type, name);
     if (field === undefined || given === null) continue;
     if (seen.has(field)) throw new InvalidJson(`proto: duplicate field ${JSON.stringify(name)}`);
     seen.add(field);
     if (field.oneof !== undefined) {
       if (seen.has(field.oneof))
         throw new InvalidJson(
-          `proto: error parsing ${JSON.stringify(name)}, oneof etcdserverpb.${type.name}.${field.oneof} is already set`,
+          `proto: error parsing ${JSON.stringify(name)}, oneof ${type.package}.${type.name}.${field.oneof} is already set`,
         );
       seen.add(field.oneof);
     }
-    addField(writer, field, given, depth);
+    addField(writer, field, given, depth, type.isStrict);
   }
 }
 
-function addField(writer: GrowingWriter, field: Field, given: unknown, depth: number): void {
+function unknownField(type: Message, name: string): InvalidJson {
+  const known = [...type.byNumber.values()].map((field) => field.name).join(", ");
+  return new InvalidJson(
+    `unknown field ${tokenOf(name)} of ${type.package}.${type.name}; it has ${known === "" ? "no fields" : known}`,
+  );
+}
+
+function addField(
+  writer: GrowingWriter,
+  field: Field,
+  given: unknown,
+  depth: number,
+  isStrict: boolean,
+): void {
   const { number, type, isRepeated } = field;
   if (!isRepeated) {
-    addValue(writer, field, given, depth);
+    addValue(writer, field, given, depth, isStrict);
     return;
   }
   if (!Array.isArray(given))
     throw new InvalidJson(`proto: syntax error: unexpected token ${tokenOf(given)}`);
   if (!isEnum(type)) {
-    for (const each of given) addValue(writer, field, each, depth);
+    for (const each of given) addValue(writer, field, each, depth, isStrict);
     return;
   }
-  const numbers = given.map((each) => numberOf(field, each)).filter((each) => each !== undefined);
+  const numbers = given
+    .map((each) => numberOf(field, each, isStrict))
+    .filter((each) => each !== undefined);
   if (numbers.length === 0) return;
   writer.tag(number, LENGTH_DELIMITED);
   const start = writer.position;
@@ -157,7 +186,13 @@ function addField(writer: GrowingWriter, field: Field, given: unknown, depth: nu
   writer.putSizeBefore(start);
 }
 
-function addValue(writer: GrowingWriter, field: Field, given: unknown, depth: number): void {
+function addValue(
+  writer: GrowingWriter,
+  field: Field,
+  given: unknown,
+  depth: number,
+  isStrict: boolean,
+): void {
   const { number, type, oneof, isRepeated } = field;
   // A default is left out, but not where its presence says something.
   const isKept = isRepeated || oneof !== undefined;
@@ -172,10 +207,11 @@ function addValue(writer: GrowingWriter, field: Field, given: unknown, depth: nu
     encode(writer, type, given, depth + 1);
     writer.putSizeBefore(start);
   } else {
-    const value = numberOf(field, given);
+    const value = numberOf(field, given, isStrict);
     if (value === undefined || (value === 0n && !isKept)) return;
-    writer.tag(number, VARINT);
-    writer.number(value);
+    writer.tag(number, type === "fixed64" ? FIXED64 : VARINT);
+    if (type === "fixed64") writer.fixed64(value);
+    else writer.number(value);
   }
 }
 
@@ -193,7 +229,7 @@ function isEnum(type: FieldType): type is readonly string[] {
 }
 
 /** The value of a bool, an enum or an integer; undefined: an unknown name of an enum, which is ignored as an unknown field is. */
-function numberOf(field: Field, given: unknown): bigint | undefined {
+function numberOf(field: Field, given: unknown, isStrict: boolean): bigint | undefined {
   const { type } = field;
   if (type === "bool") {
     if (typeof given !== "boolean") throw invalid(field, given);
@@ -202,12 +238,18 @@ function numberOf(field: Field, given: unknown): bigint | undefined {
   if (isEnum(type)) {
     if (typeof given === "string") {
       const index = type.indexOf(given);
+      if (index < 0 && isStrict) throw unknownName(field, type, given);
       return index < 0 ? undefined : BigInt(index);
     }
     return integerOf(field, given, -(2n ** 31n), 2n ** 31n - 1n);
   }
   const [least, greatest] = bounds[type as keyof typeof bounds];
   return integerOf(field, given, least, greatest);
+}
+
+function unknownName({ name }: Field, names: readonly string[], given: string): InvalidJson {
+  const known = names.filter((each) => each !== undefined).join(", ");
+  return new InvalidJson(`unknown value ${tokenOf(given)} of the field ${name}; it has ${known}`);
 }
 
 function integerOf(field: Field, given: unknown, least: bigint, greatest: bigint): bigint {

@@ -1,20 +1,27 @@
 import { GrowingBuffer } from "../../base/growing-buffer.ts";
 import {
+  FIXED64,
   LENGTH_DELIMITED,
   MessageCursor,
   VARINT,
   WireFault,
 } from "../../protobuf/message-cursor.ts";
-import { prefixSize } from "../../wire/encode.ts";
-import type { Field, Message } from "./schema.ts";
+import { descriptors } from "../descriptors.ts";
+import { prefixSize } from "../encode.ts";
+import type { Field, Message } from "./message-type.ts";
+import { servedType } from "./served-types.ts";
+import { wellKnownJson } from "./well-known.ts";
 
 /** Returns the JSON of a message. Throws a WireFault if it is invalid. */
 export function jsonOf(type: Message, bytes: Buffer): string {
   return objectOf(type, new MessageCursor(bytes));
 }
 
-/** As protobuf's JSON mapping has it, with the names of the proto. Fields with a default are left out. */
+/** As protobuf's JSON mapping has it. Fields with a default are left out. */
 function objectOf(type: Message, cursor: MessageCursor): string {
+  if (type.name === "Any" && type.package === "google.protobuf") return anyOf(cursor);
+  const wellKnown = wellKnownJson(type, cursor);
+  if (wellKnown !== undefined) return wellKnown;
   const values = new Map<Field, string>();
   for (let tag = cursor.next(); tag !== 0; tag = cursor.next()) {
     const field = fieldAt(type, cursor, tag);
@@ -29,9 +36,32 @@ function objectOf(type: Message, cursor: MessageCursor): string {
   for (const field of values.size === 0 ? [] : type.byNumber.values()) {
     const value = values.get(field);
     if (value === undefined) continue;
-    text += `${text === "" ? "" : ","}"${field.name}":${field.isRepeated ? `[${value}]` : value}`;
+    const [open, close] = bracketsOf(field);
+    text += `${text === "" ? "" : ","}"${field.name}":${open}${value}${close}`;
   }
   return `{${text}}`;
+}
+
+/** The JSON of a message with its type. One of an unknown type has its bytes. */
+function anyOf(cursor: MessageCursor): string {
+  let url = "";
+  let bytes: Buffer = Buffer.alloc(0);
+  for (let tag = cursor.next(); tag !== 0; tag = cursor.next()) {
+    if (tag === 0x0a) url = cursor.text();
+    else if (tag === 0x12) bytes = cursor.view();
+    else cursor.skip(tag);
+  }
+  const fullName = url.slice(url.lastIndexOf("/") + 1);
+  const fields = descriptors.messages.has(fullName)
+    ? jsonOf(servedType(fullName), bytes)
+    : `{"value":"${bytes.toString("base64")}"}`;
+  return `{"@type":${JSON.stringify(url)}${fields === "{}" ? "" : ","}${fields.slice(1)}`;
+}
+
+/** What is around the values of a field. */
+function bracketsOf({ isRepeated, isMap }: Field): readonly [string, string] {
+  if (isMap === true) return ["{", "}"];
+  return isRepeated ? ["[", "]"] : ["", ""];
 }
 
 /** The field whose tag was read. Undefined: it is not known, and skipped. */
@@ -43,12 +73,14 @@ function fieldAt(type: Message, cursor: MessageCursor, tag: number): Field | und
 }
 
 function wireTypeOf({ type }: Field): number {
+  if (type === "fixed64") return FIXED64;
   const isNumber = type === "bool" || Array.isArray(type) || /int/.test(String(type));
   return isNumber ? VARINT : LENGTH_DELIMITED;
 }
 
 /** The JSON of a field's value; undefined: it is the default, and left out. */
-function valueIn({ type, isRepeated, oneof }: Field, cursor: MessageCursor): string | undefined {
+function valueIn(field: Field, cursor: MessageCursor): string | undefined {
+  const { type, isRepeated, oneof } = field;
   const isKept = isRepeated || oneof !== undefined;
   if (type === "bytes") {
     cursor.content();
@@ -61,18 +93,33 @@ function valueIn({ type, isRepeated, oneof }: Field, cursor: MessageCursor): str
   }
   if (typeof type === "object" && "byNumber" in type) {
     const outer = cursor.enter();
-    const text = objectOf(type, cursor);
+    const text = field.isMap === true ? entryOf(type, cursor) : objectOf(type, cursor);
     cursor.leave(outer);
     return text;
   }
-  const value = cursor.bigint();
+  const value = type === "fixed64" ? cursor.fixed(8).readBigUInt64LE() : cursor.bigint();
   if (value === 0n && !isKept) return undefined;
   if (type === "bool") return String(value !== 0n);
   if (type === "uint32") return String(BigInt.asUintN(32, value));
-  if (type === "uint64") return `"${value}"`;
+  if (type === "uint64" || type === "fixed64") return `"${value}"`;
   if (type === "int64") return `"${BigInt.asIntN(64, value)}"`;
   const number = BigInt.asIntN(32, value);
+  if (type === "int32") return String(number);
   return type[Number(number)] === undefined ? String(number) : `"${type[Number(number)]}"`;
+}
+
+/** The JSON of an entry of a map whose keys are strings, without braces. */
+function entryOf(type: Message, cursor: MessageCursor): string {
+  let key = '""';
+  let value: string | undefined;
+  for (let tag = cursor.next(); tag !== 0; tag = cursor.next()) {
+    const field = fieldAt(type, cursor, tag);
+    if (field === undefined) continue;
+    const text = valueIn({ ...field, isRepeated: true }, cursor);
+    if (field.number === 1) key = text ?? key;
+    else value = text;
+  }
+  return `${key}:${value ?? (type.byNumber.get(2)?.type === "string" ? '""' : "{}")}`;
 }
 
 /**
@@ -131,11 +178,11 @@ export class JsonStream {
     const before = this.#close() + this.#separator;
     this.#separator = ",";
     this.#open = field.isRepeated ? field : undefined;
-    return `${before}"${field.name}":${field.isRepeated ? "[" : ""}${value}`;
+    return `${before}"${field.name}":${bracketsOf(field)[0]}${value}`;
   }
 
   #close(): string {
-    return this.#open === undefined ? "" : "]";
+    return this.#open === undefined ? "" : bracketsOf(this.#open)[1];
   }
 }
 

@@ -1,12 +1,13 @@
 import { readFileSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { rootCertificates } from "node:tls";
-import { type ChannelCredentials, type Client, credentials, experimental } from "@grpc/grpc-js";
+import { type ChannelCredentials, credentials, experimental } from "@grpc/grpc-js";
 import { CertificateStore } from "../../base/certificate-store.ts";
 import type { Clock } from "../../base/clock.ts";
 import { invalidRequest, messageOf } from "../../base/errors.ts";
+import type { Channel } from "../../base/grpc-codes.ts";
 import { abortable, settledWithin } from "../../base/wait.ts";
-import { isConnected } from "./call.ts";
+import { isConnected } from "./connectivity.ts";
 
 /** Certificates or a key in PEM, or the path of a file with them, which is read again as it changes. */
 export type Pem = Buffer | { readonly file: string };
@@ -91,12 +92,12 @@ export class ClientCertificates {
   }
 
   /**
-   * Reads the files again if that is due, and waits for new contents, up to a second, if the client has no connection:
+   * Reads the files again if that is due, and waits for new contents, up to a second, if the channel has no connection:
    * only a new one needs them. Rejects only with the signal's reason when it is aborted.
    */
-  async refreshFor(client: Client, signal: AbortSignal | undefined): Promise<void> {
+  async refreshFor(channel: Channel, signal: AbortSignal | undefined): Promise<void> {
     const refreshed = this.#refresh();
-    if (refreshed !== undefined && !isConnected(client)) await abortable(refreshed, signal);
+    if (refreshed !== undefined && !isConnected(channel)) await abortable(refreshed, signal);
   }
 
   /** Undefined: it is not due. Never rejects. */

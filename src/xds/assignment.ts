@@ -1,0 +1,118 @@
+import { fromJson, type JsonObject, toBinary } from "@bufbuild/protobuf";
+import { StructSchema } from "@bufbuild/protobuf/wkt";
+import { bytesFieldSize, numberFieldSize, WireWriter } from "../protobuf/wire-writer.ts";
+import type { Instance, Locality } from "./instance.ts";
+
+/** The name in an endpoint's metadata under which load balancers look for theirs. */
+const metadataName = "envoy.lb";
+
+/** Maximum weight of a locality: 32 bits. */
+const maxWeight = 2 ** 32 - 1;
+
+/** An instance as it is part of assignments. */
+export interface EncodedInstance {
+  /** Of two instances with the same address the newer one counts: the other one's lease has not expired yet. */
+  readonly address: string;
+  readonly modRevision: number;
+  readonly priority: number;
+  readonly weight: number;
+  /** Names its locality. */
+  readonly localityName: string;
+  readonly locality: Locality;
+  /** An envoy.config.endpoint.v3.LbEndpoint. */
+  readonly endpoint: Uint8Array;
+}
+
+/** Encodes an instance, once for all assignments that have it. */
+export function encodeInstance(instance: Instance, modRevision: number): EncodedInstance {
+  const { address, port, weight, health, priority, locality, metadata } = instance;
+  const socketAddress = message(text(0x12, address), number(0x18, port));
+  const endpoint = nested(0x0a, nested(0x0a, nested(0x0a, socketAddress)));
+  return {
+    address: `${address} ${port}`,
+    ...{ modRevision, priority, weight: weight ?? 1, locality },
+    localityName: JSON.stringify([priority, locality.region, locality.zone, locality.subZone]),
+    endpoint: message(
+      endpoint,
+      number(0x10, health),
+      metadata === undefined ? none : nested(0x1a, nested(0x0a, metadataEntry(metadata))),
+      weight === undefined ? none : nested(0x22, number(0x08, weight)),
+    ),
+  };
+}
+
+/**
+ * Encodes the envoy.config.endpoint.v3.ClusterLoadAssignment of a service. The same instances give the same bytes, at every
+ * replica: `instances` are sorted by key.
+ */
+export function encodeAssignment(service: string, instances: Iterable<EncodedInstance>): Buffer {
+  const newest = new Map<string, EncodedInstance>();
+  for (const instance of instances) {
+    const other = newest.get(instance.address);
+    if (other === undefined || other.modRevision < instance.modRevision) {
+      newest.set(instance.address, instance);
+    }
+  }
+  const localities = new Map<string, EncodedInstance[]>();
+  for (const instance of newest.values()) {
+    const others = localities.get(instance.localityName);
+    if (others === undefined) localities.set(instance.localityName, [instance]);
+    else others.push(instance);
+  }
+  // Clients refuse priorities with gaps.
+  const priorities = [...new Set([...newest.values()].map(({ priority }) => priority))].sort(
+    (a, b) => a - b,
+  );
+  const encoded = [...localities.entries()]
+    .sort(([a], [b]) => (a < b ? -1 : 1))
+    .map(([, endpoints]) => nested(0x12, encodeLocality(endpoints, priorities)));
+  return message(text(0x0a, service), ...encoded);
+}
+
+/** An envoy.config.endpoint.v3.LocalityLbEndpoints. One without a weight would get no traffic of gRPC's clients. */
+function encodeLocality(
+  endpoints: readonly EncodedInstance[],
+  priorities: readonly number[],
+): Buffer {
+  const [first] = endpoints;
+  const { region = "", zone = "", subZone = "" } = first?.locality ?? {};
+  const weight = endpoints.reduce((sum, each) => sum + each.weight, 0);
+  return message(
+    nested(0x0a, message(text(0x0a, region), text(0x12, zone), text(0x1a, subZone))),
+    ...endpoints.map(({ endpoint }) => nested(0x12, endpoint)),
+    nested(0x1a, number(0x08, Math.min(weight, maxWeight))),
+    number(0x28, priorities.indexOf(first?.priority ?? 0)),
+  );
+}
+
+/** An entry of the map of an envoy.config.core.v3.Metadata. */
+function metadataEntry(metadata: Instance["metadata"]): Buffer {
+  const struct = toBinary(StructSchema, fromJson(StructSchema, metadata as JsonObject));
+  return message(text(0x0a, metadataName), nested(0x12, struct));
+}
+
+const none = Buffer.alloc(0);
+
+function message(...fields: readonly Uint8Array[]): Buffer {
+  return Buffer.concat(fields);
+}
+
+/** Empty for an empty text, which is not written. */
+function text(tag: number, content: string): Buffer {
+  return content === "" ? none : nested(tag, Buffer.from(content));
+}
+
+/** Empty for 0, which is not written. */
+function number(tag: number, value: number): Buffer {
+  const writer = new WireWriter(Buffer.allocUnsafe(numberFieldSize(value)));
+  writer.numberField(tag, value);
+  return writer.bytes;
+}
+
+function nested(tag: number, content: Uint8Array): Buffer {
+  const writer = new WireWriter(Buffer.allocUnsafe(bytesFieldSize(content.byteLength)));
+  writer.byte(tag);
+  writer.varint(content.byteLength);
+  writer.raw(content);
+  return writer.bytes;
+}

@@ -1,0 +1,226 @@
+import type { Clock } from "../base/clock.ts";
+import { runInTimeSlices, type TimeSlicedWork } from "../base/event-loop-turns.ts";
+import { Fifo } from "../base/fifo.ts";
+import { type Sequence, type XdsResource, XdsResponse } from "./response.ts";
+import type { XdsType } from "./types.ts";
+
+/** Maximum number of changed names in the commits that are kept for clients that are behind. */
+const maxLoggedNames = 20_000;
+
+/** Number of followers that are notified between two yields. */
+const followersPerStep = 16;
+
+/** What follows resources of a type, for one stream. */
+export interface Follower {
+  /** A resource that it follows by name has changed. */
+  changed(name: string): void;
+  /** There may be something to send. */
+  notify(): void;
+}
+
+/** The names that changed together. */
+interface Commit {
+  readonly resources: readonly XdsResource[];
+  readonly removed: readonly string[];
+}
+
+/** What changes since a commit, by name; undefined: it was removed. */
+export type Changes = Map<string, XdsResource | undefined>;
+
+/** What a catalog needs. */
+export interface CatalogOptions {
+  readonly type: XdsType;
+  readonly clock: Clock;
+  readonly sequence: Sequence;
+  /** Makes what clients get for a name that has no resource. Absent: it does not exist for them. */
+  readonly makeAbsent?: (name: string, revision: number) => XdsResource;
+}
+
+/**
+ * The current resources of one type, and what follows them. Commits replace some of them; each has a generation, and a
+ * follower of all remembers the last one that it has sent.
+ */
+export class Catalog {
+  readonly type: XdsType;
+  readonly #clock: Clock;
+  readonly #sequence: Sequence;
+  readonly #makeAbsent: CatalogOptions["makeAbsent"];
+  readonly #resources = new Map<string, XdsResource>();
+  /** What was made for followed names without a resource. */
+  readonly #absent = new Map<string, XdsResource>();
+  readonly #byName = new Map<string, Set<Follower>>();
+  readonly #ofAll = new Set<Follower>();
+  /** The last commits, the oldest first, and the number of their names. */
+  readonly #log = new Fifo<Commit>();
+  #loggedNames = 0;
+  #last: { readonly response: XdsResponse; readonly generation: number } | undefined;
+  #all: { readonly response: XdsResponse; readonly generation: number } | undefined;
+  #generation = 0;
+  #revision = 0;
+  #isSynced = false;
+
+  constructor({ type, clock, sequence, makeAbsent }: CatalogOptions) {
+    this.type = type;
+    this.#clock = clock;
+    this.#sequence = sequence;
+    this.#makeAbsent = makeAbsent;
+  }
+
+  /** Whether it has had the whole state once. Before that it says nothing about what exists. */
+  get isSynced(): boolean {
+    return this.#isSynced;
+  }
+
+  /** The number of the last commit. */
+  get generation(): number {
+    return this.#generation;
+  }
+
+  /** The revision of the store at the last commit. */
+  get revision(): number {
+    return this.#revision;
+  }
+
+  get resources(): ReadonlyMap<string, XdsResource> {
+    return this.#resources;
+  }
+
+  /** Number of followed names, and of followers of all. */
+  get followed(): { readonly names: number; readonly ofAll: number } {
+    return { names: this.#byName.size, ofAll: this.#ofAll.size };
+  }
+
+  /** The resource that clients get for a followed name; undefined: it does not exist. */
+  get(name: string): XdsResource | undefined {
+    const resource = this.#resources.get(name) ?? this.#absent.get(name);
+    if (resource !== undefined || this.#makeAbsent === undefined || !this.#byName.has(name)) {
+      return resource;
+    }
+    const made = this.#makeAbsent(name, this.#revision);
+    this.#absent.set(name, made);
+    return made;
+  }
+
+  follow(name: string, follower: Follower): void {
+    const followers = this.#byName.get(name);
+    if (followers === undefined) this.#byName.set(name, new Set([follower]));
+    else followers.add(follower);
+  }
+
+  /** Idempotent. */
+  unfollow(name: string, follower: Follower): void {
+    const followers = this.#byName.get(name);
+    if (followers?.delete(follower) !== true || followers.size > 0) return;
+    this.#byName.delete(name);
+    this.#absent.delete(name);
+  }
+
+  followAll(follower: Follower): void {
+    this.#ofAll.add(follower);
+  }
+
+  /** Idempotent. */
+  unfollowAll(follower: Follower): void {
+    this.#ofAll.delete(follower);
+  }
+
+  /** Replaces resources, and removes others. The first commit of all has the whole state, which may be empty. */
+  commit(resources: readonly XdsResource[], removed: readonly string[], revision: number): void {
+    this.#revision = Math.max(this.#revision, revision);
+    const isFirst = !this.#isSynced;
+    this.#isSynced = true;
+    const size = resources.length + removed.length;
+    if (size === 0 && !isFirst) return;
+    for (const resource of resources) {
+      this.#resources.set(resource.name, resource);
+      this.#absent.delete(resource.name);
+    }
+    for (const name of removed) this.#resources.delete(name);
+    this.#generation++;
+    this.#log.push({ resources, removed });
+    this.#loggedNames += size;
+    while (this.#loggedNames > maxLoggedNames && this.#log.length > 1) {
+      const dropped = this.#log.shift();
+      if (dropped !== undefined) {
+        this.#loggedNames -= dropped.resources.length + dropped.removed.length;
+      }
+    }
+    // All followers have waited for the first state.
+    const names = isFirst
+      ? [...this.#byName.keys()]
+      : [...resources.map(({ name }) => name), ...removed];
+    runInTimeSlices(this.#clock, this.#notify(names));
+  }
+
+  /**
+   * What has changed after the commit with this generation; undefined: that is not known any more, and neither is what was
+   * removed.
+   */
+  changesSince(generation: number): Changes | undefined {
+    // The generations of the log follow one another.
+    const missing = this.#generation - generation;
+    if (missing > this.#log.length) return undefined;
+    const changes: Changes = new Map();
+    for (let at = this.#log.length - missing; at < this.#log.length; at++) {
+      const commit = this.#log.at(at) as Commit;
+      for (const resource of commit.resources) changes.set(resource.name, resource);
+      for (const name of commit.removed) changes.set(name, undefined);
+    }
+    return changes;
+  }
+
+  /** The response with the last commit, which most followers of all get. */
+  lastCommit(): XdsResponse | undefined {
+    if (this.#last?.generation !== this.#generation) {
+      const changes = this.changesSince(this.#generation - 1);
+      if (changes === undefined) return undefined;
+      this.#last = { response: this.responseOf(changes), generation: this.#generation };
+    }
+    return this.#last.response;
+  }
+
+  /** The response with all resources. */
+  whole(): XdsResponse {
+    if (this.#all?.generation !== this.#generation) {
+      const response = this.respond([...this.#resources.values()], []);
+      this.#all = { response, generation: this.#generation };
+    }
+    return this.#all.response;
+  }
+
+  responseOf(changes: Changes): XdsResponse {
+    const resources: XdsResource[] = [];
+    const removed: string[] = [];
+    for (const [name, resource] of changes) {
+      if (resource === undefined) removed.push(name);
+      else resources.push(resource);
+    }
+    return this.respond(resources, removed);
+  }
+
+  /** A response of its own. */
+  respond(resources: readonly XdsResource[], removed: readonly string[]): XdsResponse {
+    const facts = [this.type, this.#revision, this.#sequence.next()] as const;
+    return new XdsResponse(facts, resources, removed);
+  }
+
+  /** Marks what has changed for each follower, then notifies it, so that it sends all of that together. */
+  *#notify(names: readonly string[]): TimeSlicedWork<void> {
+    const affected = new Set<Follower>();
+    let steps = 0;
+    for (const name of names) {
+      for (const follower of this.#byName.get(name) ?? []) {
+        follower.changed(name);
+        if (names.length === 1) follower.notify();
+        else affected.add(follower);
+        if (++steps % followersPerStep === 0) yield;
+      }
+    }
+    for (const followers of [affected, this.#ofAll]) {
+      for (const follower of followers) {
+        follower.notify();
+        if (++steps % followersPerStep === 0) yield;
+      }
+    }
+  }
+}

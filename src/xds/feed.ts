@@ -1,0 +1,177 @@
+import type { Logger } from "pino";
+import { Backoff, defaultBackoffBounds } from "../base/backoff.ts";
+import { type Clock, pause } from "../base/clock.ts";
+import { hasReason, messageOf } from "../base/errors.ts";
+import type { TimeSlicedWork } from "../base/event-loop-turns.ts";
+import { OutageLog } from "../base/logger.ts";
+import { Turns } from "../base/turns.ts";
+import type { WatchBatch } from "../model/event.ts";
+import type { StoredObject } from "../model/object.ts";
+import type { ServedResource } from "../server/calls/service-options.ts";
+import type { WatchStream } from "../storage/storage.ts";
+
+/** How long a feed is waited for, so that its changes come before those of another, in milliseconds. */
+const orderMs = 10_000;
+
+/** What takes the objects of a resource. What they change counts from `commit` on. */
+export interface FeedTarget {
+  put(object: StoredObject): void;
+  /** The object is gone. */
+  remove(key: string): void;
+  /** Everything up to this revision was taken. `keys`: those of the whole state, which is complete now: no others exist. */
+  commit(revision: number, keys: ReadonlySet<string> | undefined): Promise<void> | undefined;
+}
+
+/** What a feed needs. */
+export interface FeedOptions {
+  readonly resource: ServedResource;
+  readonly target: FeedTarget;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly random: () => number;
+}
+
+/**
+ * Follows one resource for as long as it is open, and hands its state and its changes to the target, in order. While the
+ * store is away, the target keeps what it has.
+ */
+export class Feed {
+  readonly #options: FeedOptions;
+  readonly #turns: Turns;
+  readonly #outage: OutageLog;
+  readonly #closing = new AbortController();
+  #watch: WatchStream | undefined;
+  /** The keys of the state that is being read; undefined: it has been. */
+  #keys: Set<string> | undefined;
+  /** What was read is taken, one after the other. */
+  #taken: Promise<void> = Promise.resolve();
+  #isTaking = false;
+  #wake: (() => void) | undefined;
+
+  constructor(options: FeedOptions) {
+    const { clock, logger } = options;
+    this.#options = options;
+    this.#turns = new Turns(clock);
+    this.#outage = new OutageLog(clock, logger);
+  }
+
+  /** Follows it until `close`. Call it once. */
+  start(): void {
+    const { resource } = this.#options;
+    resource.onReadyChange((ready) => {
+      if (ready) this.#wake?.();
+    });
+    void this.#run();
+  }
+
+  /** Idempotent. */
+  close(): void {
+    this.#closing.abort();
+    this.#watch?.close();
+    this.#wake?.();
+  }
+
+  /**
+   * Resolves when the target has everything that the store has now, or after ten seconds. Never rejects: while the store is away
+   * nothing is known to be missing.
+   */
+  async caughtUp(): Promise<void> {
+    const { resource, clock } = this.#options;
+    const bound = new AbortController();
+    const timer = clock.setTimeout(() => bound.abort(), orderMs);
+    const { signal } = bound;
+    const late = new Promise<void>((resolve) => {
+      signal.addEventListener("abort", () => resolve());
+    });
+    const reached = async (): Promise<void> => {
+      await resource.reachCurrentRevision?.(signal);
+      await this.#takeAll();
+    };
+    await Promise.race([reached().catch(() => {}), late]);
+    timer.cancel();
+  }
+
+  async #run(): Promise<void> {
+    const { clock, random, resource } = this.#options;
+    const { signal } = this.#closing;
+    const backoff = new Backoff(defaultBackoffBounds, random);
+    while (!signal.aborted) {
+      if (!resource.ready) await this.#untilReady();
+      if (signal.aborted) return;
+      const watch = resource.watch({
+        ...{ scope: { prefix: "" }, afterRevision: 0, sendInitialEvents: true },
+        ...{ withPrevious: false, delivery: "LATEST_STATE" },
+      });
+      this.#watch = watch;
+      this.#keys = new Set();
+      await this.#follow(watch, () => backoff.reset());
+      watch.close();
+      const { ended } = watch;
+      if (signal.aborted || hasReason(ended, "DRAINING")) return;
+      const why = messageOf(ended);
+      this.#outage.failed(why, { why }, "a watch for xDS has ended; it is opened again");
+      await pause(clock, backoff.next(), signal);
+    }
+  }
+
+  #untilReady(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#wake = resolve;
+    });
+  }
+
+  /** Resolves when the watch has ended. */
+  async #follow(watch: WatchStream, onState: () => void): Promise<void> {
+    watch.onReadable(() => this.#wake?.());
+    while (!this.#closing.signal.aborted) {
+      const more = new Promise<void>((resolve) => {
+        this.#wake = resolve;
+      });
+      await this.#takeAll();
+      if (watch.ended !== undefined) return;
+      onState();
+      this.#outage.ended("a watch for xDS is open again");
+      await more;
+    }
+  }
+
+  /** Takes what can be read, behind what is being taken. Never rejects. */
+  #takeAll(): Promise<void> {
+    // A read that waits takes what comes meanwhile, too.
+    if (!this.#isTaking) this.#taken = this.#read();
+    return this.#taken;
+  }
+
+  async #read(): Promise<void> {
+    const { target, logger } = this.#options;
+    const watch = this.#watch;
+    this.#isTaking = true;
+    try {
+      for (let batch = watch?.read(); batch !== undefined; batch = watch?.read()) {
+        await this.#turns.run(this, this.#take(batch));
+        if (batch.revision === undefined) continue;
+        const committed = target.commit(batch.revision, this.#keys);
+        this.#keys = undefined;
+        if (committed !== undefined) await committed;
+        watch?.accepted?.();
+      }
+    } catch (error) {
+      logger.error({ err: error }, "xDS could not take what the store has");
+      watch?.close();
+    } finally {
+      this.#isTaking = false;
+    }
+  }
+
+  *#take({ events }: WatchBatch): TimeSlicedWork<void> {
+    const { target } = this.#options;
+    for (const { type, object } of events) {
+      if (type === "DELETED") target.remove(object.key);
+      else {
+        this.#keys?.add(object.key);
+        target.put(object);
+      }
+      yield;
+    }
+  }
+}

@@ -1,0 +1,151 @@
+import { createHash } from "node:crypto";
+import type { Clock, Timer } from "../base/clock.ts";
+import { compareKeys } from "../model/key-order.ts";
+import type { StoredObject } from "../model/object.ts";
+import { InvalidValue } from "./any-types.ts";
+import { type EncodedInstance, encodeAssignment, encodeInstance } from "./assignment.ts";
+import type { Catalog } from "./catalog.ts";
+import type { FeedTarget } from "./feed.ts";
+import { readInstance } from "./instance.ts";
+import type { InvalidValues } from "./invalid-values.ts";
+import { encodeAny, type Sequence, XdsResource } from "./response.ts";
+import type { XdsType } from "./types.ts";
+
+/** Number of characters of the hash that is the version of an assignment. */
+const versionLength = 16;
+
+/** What the services need. */
+export interface ServicesOptions {
+  readonly catalog: Catalog;
+  readonly sequence: Sequence;
+  readonly invalid: InvalidValues;
+  readonly clock: Clock;
+  /** How long changes are collected, in milliseconds; 0: they are not, beyond a round. */
+  readonly debounceMs: number;
+}
+
+/**
+ * Computes one assignment for each service, from the keys of its instances, `SERVICE/INSTANCE`. A change rebuilds the
+ * assignment once for all clients. The version of an assignment is a hash of its content, so that all replicas, now and after
+ * a restart, have the same.
+ */
+export class Services implements FeedTarget {
+  readonly #options: ServicesOptions;
+  /** The instances by service and key. None is empty. */
+  readonly #services = new Map<string, Map<string, EncodedInstance>>();
+  /** The services whose instances have changed since the last commit. */
+  readonly #changed = new Set<string>();
+  #timer: Timer | undefined;
+  #revision = 0;
+
+  constructor(options: ServicesOptions) {
+    this.#options = options;
+  }
+
+  /** Number of instances. */
+  get instances(): number {
+    let count = 0;
+    for (const instances of this.#services.values()) count += instances.size;
+    return count;
+  }
+
+  remove(key: string): void {
+    const service = serviceOf(key);
+    this.#options.invalid.delete(key);
+    const instances = service === undefined ? undefined : this.#services.get(service);
+    if (service === undefined || instances?.delete(key) !== true) return;
+    if (instances.size === 0) this.#services.delete(service);
+    this.#changed.add(service);
+  }
+
+  commit(revision: number, keys: ReadonlySet<string> | undefined): undefined {
+    const { clock, debounceMs, catalog, invalid } = this.#options;
+    if (keys !== undefined) {
+      for (const instances of this.#services.values()) {
+        for (const key of instances.keys()) if (!keys.has(key)) this.remove(key);
+      }
+      invalid.retain((key) => keys.has(key));
+    }
+    this.#revision = revision;
+    if (this.#changed.size === 0 && catalog.isSynced) return;
+    if (debounceMs === 0 || !catalog.isSynced) this.#commit();
+    else this.#timer ??= clock.setTimeout(() => this.#commit(), debounceMs);
+  }
+
+  /** Commits nothing more. Idempotent. */
+  close(): void {
+    this.#timer?.cancel();
+  }
+
+  put(object: StoredObject): void {
+    const { invalid } = this.#options;
+    const { key, value, modRevision } = object;
+    const service = serviceOf(key);
+    try {
+      if (service === undefined) {
+        throw new InvalidValue(
+          "Its key is not SERVICE/INSTANCE, with the instance behind the last slash.",
+        );
+      }
+      const instance = encodeInstance(readInstance(value), modRevision);
+      invalid.delete(key);
+      const instances = this.#services.get(service);
+      if (instances === undefined) this.#services.set(service, new Map([[key, instance]]));
+      else instances.set(key, instance);
+      this.#changed.add(service);
+    } catch (error) {
+      if (!(error instanceof InvalidValue)) throw error;
+      invalid.add(key, error.message);
+    }
+  }
+
+  #commit(): void {
+    const { catalog, sequence } = this.#options;
+    this.#timer = undefined;
+    const resources: XdsResource[] = [];
+    const removed: string[] = [];
+    for (const service of this.#changed) {
+      const instances = this.#services.get(service);
+      const current = catalog.resources.get(service);
+      if (instances === undefined) {
+        if (current !== undefined) removed.push(service);
+        continue;
+      }
+      const sorted = [...instances].sort(([a], [b]) => compareKeys(a, b));
+      const content = encodeAssignment(
+        service,
+        sorted.map(([, instance]) => instance),
+      );
+      const facts = assignmentFacts(catalog.type, service, content, this.#revision);
+      if (current?.version !== facts.version) resources.push(new XdsResource(facts, sequence));
+    }
+    this.#changed.clear();
+    catalog.commit(resources, removed, this.#revision);
+  }
+}
+
+/**
+ * The assignment of a service without instances. A client that asks for a service gets this one: in the state-of-the-world
+ * protocol it could not learn that the last instance is gone otherwise.
+ */
+export function emptyAssignment(
+  type: XdsType,
+  service: string,
+  revision: number,
+  sequence: Sequence,
+): XdsResource {
+  const content = encodeAssignment(service, []);
+  return new XdsResource(assignmentFacts(type, service, content, revision), sequence);
+}
+
+function assignmentFacts(type: XdsType, service: string, content: Buffer, revision: number) {
+  const hash = createHash("sha256").update(content).digest("hex");
+  const version = hash.slice(0, versionLength);
+  return { type, name: service, version, any: encodeAny(type.url, content), revision };
+}
+
+/** The service of an instance's key; undefined: it is no key of an instance. */
+function serviceOf(key: string): string | undefined {
+  const slash = key.lastIndexOf("/");
+  return slash <= 0 || slash === key.length - 1 ? undefined : key.slice(0, slash);
+}

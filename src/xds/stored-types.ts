@@ -1,0 +1,104 @@
+import type { Clock } from "../base/clock.ts";
+import type { StoredObject } from "../model/object.ts";
+import { type AnyTypes, InvalidValue } from "./any-types.ts";
+import type { Catalog } from "./catalog.ts";
+import type { FeedTarget } from "./feed.ts";
+import type { InvalidValues } from "./invalid-values.ts";
+import { type Sequence, XdsResource } from "./response.ts";
+
+/** Number of digits of a history's id that are part of versions. */
+const historyDigits = 8;
+
+/** What a stored type needs. */
+export interface StoredTypeOptions {
+  readonly catalog: Catalog;
+  readonly types: AnyTypes;
+  readonly sequence: Sequence;
+  readonly invalid: InvalidValues;
+  readonly clock: Clock;
+  /** The id of the history that revisions belong to; empty if it is not known. */
+  readonly historyId: () => string;
+  /** Resolves when what the resources refer to has been committed. Undefined: they refer to nothing of another type. */
+  readonly referred: (() => Promise<unknown>) | undefined;
+  /** Resolves when what refers to the resources has been committed. Undefined: nothing of another type does. */
+  readonly referring: (() => Promise<unknown>) | undefined;
+}
+
+/**
+ * The resources of a type that is stored: each value is one. What it consists of goes to clients as it is stored. A change is
+ * committed once what it refers to is, and a removal once what has referred to it is.
+ */
+export class StoredType implements FeedTarget {
+  readonly #options: StoredTypeOptions;
+  /** What changes with the next commit, by name; undefined: it is removed. */
+  #changes = new Map<string, XdsResource | undefined>();
+
+  constructor(options: StoredTypeOptions) {
+    this.#options = options;
+  }
+
+  remove(key: string): void {
+    this.#options.invalid.delete(key);
+    this.#changes.set(key, undefined);
+  }
+
+  commit(revision: number, keys: ReadonlySet<string> | undefined): Promise<void> | undefined {
+    const { catalog, invalid, referred } = this.#options;
+    if (keys !== undefined) {
+      for (const name of [...catalog.resources.keys(), ...this.#changes.keys()]) {
+        if (!keys.has(name)) this.#changes.set(name, undefined);
+      }
+      invalid.retain((key) => keys.has(key));
+    }
+    const changes = this.#changes;
+    if (changes.size === 0 && catalog.isSynced) return undefined;
+    this.#changes = new Map();
+    if (referred === undefined || !catalog.isSynced) {
+      this.#commit(changes, revision);
+      return undefined;
+    }
+    return referred().then(() => this.#commit(changes, revision));
+  }
+
+  put(object: StoredObject): void {
+    const { catalog, types, sequence, invalid, historyId } = this.#options;
+    const { key, modRevision, value } = object;
+    const { type } = catalog;
+    try {
+      const any = types.read(type, key, value);
+      const history = historyId().slice(0, historyDigits);
+      const version = history === "" ? String(modRevision) : `${modRevision}-${history}`;
+      const facts = { type, name: key, version, any, revision: modRevision };
+      invalid.delete(key);
+      const current = catalog.resources.get(key);
+      const isSame = current?.version === version && Buffer.compare(current.any, facts.any) === 0;
+      // Of a change that is not committed yet, this one is the next.
+      if (isSame) this.#changes.delete(key);
+      else this.#changes.set(key, new XdsResource(facts, sequence));
+    } catch (error) {
+      if (!(error instanceof InvalidValue)) throw error;
+      invalid.add(key, error.message);
+    }
+  }
+
+  #commit(changes: ReadonlyMap<string, XdsResource | undefined>, revision: number): void {
+    const { catalog, referring } = this.#options;
+    const resources: XdsResource[] = [];
+    const removed: XdsResource[] = [];
+    for (const [name, resource] of changes) {
+      const current = catalog.resources.get(name);
+      if (resource !== undefined) resources.push(resource);
+      else if (current !== undefined) removed.push(current);
+    }
+    const isEarly = referring !== undefined && removed.length > 0 && catalog.isSynced;
+    const names = removed.map(({ name }) => name);
+    catalog.commit(resources, isEarly ? [] : names, revision);
+    if (!isEarly) return;
+    void referring().then(() => {
+      // Those that were not stored again meanwhile.
+      const still = removed.filter((each) => catalog.resources.get(each.name) === each);
+      const gone = still.map(({ name }) => name);
+      catalog.commit([], gone, revision);
+    });
+  }
+}

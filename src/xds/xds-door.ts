@@ -1,0 +1,238 @@
+import { invalidRequest, WatchFanoutError } from "../base/errors.ts";
+import type { TimeSlicedWork } from "../base/event-loop-turns.ts";
+import { Turns } from "../base/turns.ts";
+import { draining } from "../cacher/request/errors.ts";
+import type { Access } from "../policy/access.ts";
+import { auditAllowed } from "../server/calls/audit.ts";
+import { refusalOfRequest } from "../server/calls/authorization.ts";
+import { type BidiMethod, type Door, methodOf } from "../server/calls/methods.ts";
+import { admitStream } from "../server/calls/request-streams.ts";
+import { type NextRequest, RefusedRequest, type ServerCall } from "../server/calls/server-call.ts";
+import type { ServiceContext } from "../server/calls/service-context.ts";
+import { Rounds } from "../server/kernel/rounds.ts";
+import { expiryOf } from "../server/services/watch-handler.ts";
+import { statusOf } from "../wire/errors.ts";
+import { type Refusal, Refusals } from "./refusals.ts";
+import { type DiscoveryRequest, readRequest } from "./request.ts";
+import { ServedTypes, type ServedTypesOptions, type TypeReport } from "./served-types.ts";
+import { XdsStream } from "./stream.ts";
+import type { Change, XdsSubscription } from "./subscription.ts";
+import { aggregatedMethods, type TypeName } from "./types.ts";
+
+/** Interval at which streams are checked, in milliseconds, and how many of them between two yields. */
+const checkIntervalMs = 1_000;
+const checksPerStep = 64;
+
+/** What operators see of xDS. Can be sent between processes. */
+export interface XdsReport {
+  readonly streams: number;
+  readonly types: readonly TypeReport[];
+  /** What clients have refused, the newest last; and how many times, by type. */
+  readonly refusals: readonly Refusal[];
+  readonly refused: Readonly<Record<TypeName, number>>;
+}
+
+/** Serves the discovery services of xDS, aggregated and of each type. */
+export class XdsDoor implements Door {
+  readonly #types: ServedTypes;
+  readonly #refusals: Refusals;
+  #served: Served | undefined;
+
+  /** Loads the descriptor set, which takes about 0.1 s. */
+  constructor(options: ServedTypesOptions) {
+    this.#types = new ServedTypes(options);
+    this.#refusals = new Refusals(options.clock, options.logger);
+  }
+
+  /** Follows the resources, until `close`. */
+  start(): void {
+    this.#types.start();
+  }
+
+  methods(context: ServiceContext): ReadonlyMap<string, BidiMethod> {
+    const { clock } = context;
+    const streams = new Rounds<XdsStream>(clock, {
+      ...{ intervalMs: checkIntervalMs, visitsPerStep: checksPerStep },
+      visit: (stream) => stream.check(),
+    });
+    // Each stream waits for one request at most.
+    this.#served = { context, streams, requests: new Turns(clock, Infinity) };
+    const methods = new Map<string, BidiMethod>();
+    const add = ([state, delta]: readonly [string, string], url: string): void => {
+      methods.set(state, this.#method(state, false, url));
+      methods.set(delta, this.#method(delta, true, url));
+    };
+    add(aggregatedMethods, "");
+    for (const { type } of this.#types.all) add(type.methods, type.url);
+    return methods;
+  }
+
+  drain(): void {
+    for (const stream of this.#served?.streams ?? []) stream.evict(draining());
+  }
+
+  /** Stops following. Idempotent. */
+  close(): void {
+    this.#types.close();
+  }
+
+  report(): XdsReport {
+    return {
+      streams: this.#served?.streams.size ?? 0,
+      types: this.#types.all.map((type) => type.report()),
+      refusals: this.#refusals.all,
+      refused: this.#refusals.counts,
+    };
+  }
+
+  /** `url`: the type that requests need not name; empty: they have to. */
+  #method(path: string, isDelta: boolean, url: string): BidiMethod {
+    const name = methodOf(path);
+    return {
+      name,
+      maxRequestBytes: this.#open.context.limits.maxRequestBytes,
+      mayIdle: true,
+      converse: (call, next) => void this.#converse(call, next, { name, isDelta, url }),
+    };
+  }
+
+  async #converse(
+    call: ServerCall,
+    next: NextRequest,
+    {
+      name,
+      isDelta,
+      url,
+    }: { readonly name: string; readonly isDelta: boolean; readonly url: string },
+  ): Promise<void> {
+    const { context, streams, requests } = this.#open;
+    if (!admitStream(call, context)) return;
+    const shed = context.memoryPressure.refusal("stream");
+    if (shed !== undefined) {
+      call.end(statusOf(shed));
+      return;
+    }
+    const stream = new XdsStream(call, context, {
+      ...{ method: name, isDelta, types: this.#types.all, expiresAt: expiryOf(context) },
+      onClosed: (closed) => streams.delete(closed),
+    });
+    stream.open();
+    streams.add(stream);
+    const conversation = { call, stream, method: name, url };
+    try {
+      while (!stream.isOver) {
+        const message = await next();
+        if (message === undefined) {
+          stream.halfClosed();
+          return;
+        }
+        const asked = this.#read(conversation, message);
+        // Most requests only confirm a response.
+        if (asked === undefined) continue;
+        await requests.run(call.owner, this.#change(conversation, asked));
+      }
+    } catch (error) {
+      if (error instanceof RefusedRequest) stream.end(error.status);
+      else if (!stream.isOver) stream.endBecause(error);
+    }
+  }
+
+  /** Reads a request; undefined: it asks for nothing else than before. Throws INVALID_REQUEST. */
+  #read({ call, stream, url }: Conversation, message: Buffer): Asked | undefined {
+    const { maxSubscribeWatches } = this.#open.context.limits;
+    const request = readRequest(message, stream.isDelta, maxSubscribeWatches);
+    const { typeUrl, nonce, refusal, node } = request;
+    if (url !== "" && typeUrl !== "" && typeUrl !== url) {
+      throw invalidRequest(
+        "type_url",
+        `This method is for ${url}, and the request is for ${typeUrl}. Use aggregated discovery for several types.`,
+      );
+    }
+    const place = this.#types.placeOf(typeUrl === "" ? url : typeUrl);
+    const type = this.#types.all[place];
+    if (type === undefined) return undefined;
+    if (node !== "") stream.node = node;
+    const subscription = stream.subscription(place, type);
+    const isLast = nonce !== "" && subscription.answered(nonce);
+    if (isLast) stream.answered();
+    if (refusal !== undefined) {
+      const refused = isLast ? subscription.sent : undefined;
+      const by = { identity: call.identity.name, node: stream.node };
+      this.#refusals.add(type.type.name, refused, refusal, by);
+    }
+    const change = subscription.changeBy(request);
+    return change === undefined ? undefined : { place, subscription, change, request };
+  }
+
+  /** Applies what a request changes, if its caller may ask for it. Throws PERMISSION_DENIED, or that it is too much. */
+  *#change(
+    { call, stream, method }: Conversation,
+    { place, subscription, change, request }: Asked,
+  ): TimeSlicedWork<void> {
+    const type = this.#types.all[place];
+    if (stream.isOver || type === undefined) return;
+    const { context } = this.#open;
+    const { authorizer, limits } = context;
+    const { added, all } = change;
+    const limit = limits.maxSubscribeWatches;
+    if (stream.names + added.length > limit) throw tooManyNames(limit);
+    const asked: Access[] = all === true ? [type.accessToAll] : [];
+    for (const name of added) {
+      if (name === "") throw invalidRequest("resource_names", "A name is empty. Leave it out.");
+      asked.push(type.accessTo(name));
+    }
+    let generation: number;
+    do {
+      generation = authorizer.generation;
+      for (const access of asked) {
+        const denied = refusalOfRequest(context, method, call, access);
+        if (denied !== undefined) throw denied;
+        yield;
+      }
+    } while (generation !== authorizer.generation);
+    if (stream.isOver) return;
+    for (const access of asked) auditAllowed(context, method, call, access, undefined);
+    subscription.apply(change, request.versions);
+    stream.retain();
+    stream.pump();
+  }
+
+  get #open(): Served {
+    if (this.#served === undefined) throw new Error("xDS is not part of a server yet.");
+    return this.#served;
+  }
+}
+
+/** What the door has since it is part of a server. */
+interface Served {
+  readonly context: ServiceContext;
+  readonly streams: Rounds<XdsStream>;
+  /** The requests that change something: one at a time of each stream. */
+  readonly requests: Turns;
+}
+
+/** One call. */
+interface Conversation {
+  readonly call: ServerCall;
+  readonly stream: XdsStream;
+  readonly method: string;
+  /** The type that requests need not name; empty: they have to. */
+  readonly url: string;
+}
+
+/** What a request asks for. */
+interface Asked {
+  readonly place: number;
+  readonly subscription: XdsSubscription;
+  readonly change: Change;
+  readonly request: DiscoveryRequest;
+}
+
+function tooManyNames(limit: number): WatchFanoutError {
+  const metadata = { limit_name: "max-subscribe-watches", limit: String(limit) };
+  return new WatchFanoutError(
+    "TOO_MANY_STREAMS",
+    `This stream would ask for more than ${limit} names, the maximum. Ask for fewer, or for all.`,
+    { metadata },
+  );
+}

@@ -1,0 +1,53 @@
+import type { Bound } from "./bound.ts";
+
+export const xdsBounds: readonly Bound[] = [
+  {
+    what: "names that a stream of xDS asks for, with what its client has",
+    owners: ["XdsSubscription", "Catalog", "XdsStream"],
+    bound:
+      "`--max-subscribe-watches`, and what a request may have of each kind; counted with parts of requests of open streams",
+    per: "stream, connection, process",
+    atBound: "the stream ends with TOO_MANY_STREAMS",
+    shownBy: ["with more names than a stream may have ends with RESOURCE_EXHAUSTED"],
+  },
+  {
+    what: "what a client of xDS has not been sent",
+    owners: ["XdsSubscription"],
+    bound: "the names that have changed, each once; 1 response that is not accepted",
+    per: "stream",
+    atBound: "several changes of a resource are one",
+    shownBy: ["gets what many changes came to while it did not read, not each of them"],
+  },
+  {
+    what: "resources of xDS, and the instances that they are computed from",
+    owners: ["Catalog", "Feed", "StoredType", "Services"],
+    bound: "objects in the cache; of services without instances, the names that streams ask for",
+    per: "type",
+    atBound: "",
+    shownBy: ["%s is not served, and the last valid one stays"],
+  },
+  {
+    what: "changes of xDS that a client which asks for all may be behind",
+    owners: ["Catalog"],
+    bound: "20,000 names",
+    per: "type",
+    atBound: "the stream ends with SLOW_CONSUMER, and its client comes back with its versions",
+    shownBy: ["that is further behind than the log ends, so that its client comes back"],
+  },
+  {
+    what: "values that xDS can't serve",
+    owners: ["InvalidValues"],
+    bound: "objects in the cache, 500 characters each; 100 lines of the log at one time",
+    per: "type",
+    atBound: "further ones are counted",
+    shownBy: ["%s is not served, and the last valid one stays"],
+  },
+  {
+    what: "refusals (NACK) of clients of xDS",
+    owners: ["Refusals"],
+    bound: "100, with 1,024 characters each",
+    per: "process",
+    atBound: "the oldest is dropped",
+    shownBy: ["of more than a hundred kinds are counted, and the last hundred shown"],
+  },
+];

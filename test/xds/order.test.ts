@@ -1,0 +1,145 @@
+import { describe, expect, it } from "vitest";
+import type { Cacher } from "../../src/cacher/cacher.ts";
+import { until } from "../../src/testing/until.ts";
+import type { DiscoveryStream } from "./discovery-client.ts";
+import { serveXds } from "./serving.ts";
+
+function route(name: string, to: string): object {
+  return {
+    "@type": "type.googleapis.com/envoy.config.route.v3.RouteConfiguration",
+    name,
+    virtual_hosts: [
+      {
+        ...{ name: "all", domains: ["*"] },
+        routes: [{ match: { prefix: "/" }, route: { cluster: to } }],
+      },
+    ],
+  };
+}
+
+const cds = "type.googleapis.com/envoy.config.cluster.v3.Cluster";
+
+function edsCluster(name: string): object {
+  const edsConfig = { eds_config: { ads: {} } };
+  return { "@type": cds, name, type: "EDS", eds_cluster_config: edsConfig };
+}
+
+/** A client that has one cluster and one route, and has confirmed both. */
+async function serveOne() {
+  const served = await serveXds({
+    stored: {
+      "cds/old": edsCluster("old"),
+      "rds/main": route("main", "old"),
+      "eds/old/1": { address: "10.0.0.1", port: 80 },
+      "eds/new/1": { address: "10.0.0.2", port: 80 },
+    },
+  });
+  const stream = served.client.delta();
+  for (const request of [{ type: "cds" }, { type: "eds", names: ["old"] }]) {
+    stream.send(request);
+    await confirm(stream, stream.received.length);
+  }
+  stream.send({ type: "rds", names: ["main"] });
+  await until("the route", () => {
+    served.clock.advance(100);
+    return stream.received[2];
+  });
+  await confirm(stream, 2);
+  return { ...served, stream };
+}
+
+async function confirm(stream: DiscoveryStream, at: number): Promise<void> {
+  const { type, nonce } = await stream.response(at);
+  stream.send({ type, nonce });
+}
+
+describe("A route to a new cluster", () => {
+  it("is sent when the client has confirmed the cluster and its endpoints", async () => {
+    const { stream, put, clock } = await serveOne();
+    await put("cds/new", edsCluster("new"));
+    await put("rds/main", route("main", "new"));
+    const { nonce } = await stream.response(3);
+    stream.send({ type: "eds", names: ["new"] });
+    expect((await stream.response(4)).type).toBe("eds");
+    stream.send({ type: "cds", nonce });
+    // What follows shows that the server has read it.
+    stream.send({ type: "eds", names: ["other"] });
+    expect((await stream.response(5)).type).toBe("eds");
+    clock.advance(25);
+    stream.send({ type: "eds", names: ["another"] });
+    expect((await stream.response(6)).type).toBe("eds");
+    await confirm(stream, 6);
+    expect((await stream.response(7)).type).toBe("rds");
+  });
+
+  it("is sent after a second to a client that confirms nothing", async () => {
+    const { stream, put, clock, cachers } = await serveOne();
+    await put("cds/new", edsCluster("new"));
+    expect((await stream.response(3)).type).toBe("cds");
+    const last = await put("rds/main", route("main", "new"));
+    await cachers.get("rds")?.reachKnownRevision(last);
+    clock.advance(999);
+    stream.send({ type: "eds", names: ["new"] });
+    expect((await stream.response(4)).type).toBe("eds");
+    clock.advance(1);
+    expect((await stream.response(5)).type).toBe("rds");
+  });
+
+  it("waits for the cache of clusters, which may learn of them later", async () => {
+    const held = Promise.withResolvers<void>();
+    const { client, put, cachers } = await serveXds({
+      stored: { "rds/main": route("main", "old") },
+    });
+    const clusters = cachers.get("cds") as Cacher;
+    const reach = clusters.reachCurrentRevision.bind(clusters);
+    clusters.reachCurrentRevision = async (signal) => {
+      await held.promise;
+      return reach(signal);
+    };
+    const stream = client.delta();
+    stream.send({ type: "rds", names: ["main"] });
+    await stream.response(0);
+    const last = await put("rds/main", route("main", "new"));
+    await cachers.get("rds")?.reachKnownRevision(last);
+    stream.send({ type: "eds", names: ["any"] });
+    expect((await stream.response(1)).type).toBe("eds");
+    held.resolve();
+    expect((await stream.response(2)).type).toBe("rds");
+  });
+});
+
+describe("A cluster that is removed with the route to it", () => {
+  it("is removed behind the change of the route", async () => {
+    const { stream, remove, put } = await serveOne();
+    await remove("cds/old");
+    await put("rds/main", route("main", "other"));
+    const [first, second] = [await stream.response(3), await stream.response(4)];
+    expect([first.type, second.type, second.removed]).toEqual(["rds", "cds", ["old"]]);
+  });
+});
+
+describe("Changes of instances", () => {
+  it("are one change of the assignment if they come within the time to collect", async () => {
+    const { client, put, clock, cachers } = await serveXds({
+      debounceMs: 500,
+      stored: { "eds/web/1": { address: "10.0.0.1", port: 80 } },
+    });
+    const stream = client.delta();
+    stream.send({ type: "eds", names: ["web"] });
+    await stream.response(0);
+    let last = 0;
+    for (let n = 2; n <= 6; n++)
+      last = await put(`eds/web/${n}`, { address: `10.0.0.${n}`, port: 80 });
+    await cachers.get("eds")?.reachKnownRevision(last);
+    await until("the last of them", () => {
+      clock.advance(100);
+      return stream.received[1];
+    });
+    expect(stream.received[1]?.version).toBe(String(last));
+    await put("eds/web/7", { address: "10.0.0.7", port: 80 });
+    await until("a further one", () => {
+      clock.advance(100);
+      return stream.received[2];
+    });
+  });
+});
