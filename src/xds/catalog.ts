@@ -18,12 +18,6 @@ export interface Follower {
   notify(): void;
 }
 
-/** The names that changed together. */
-interface Commit {
-  readonly resources: readonly XdsResource[];
-  readonly removed: readonly string[];
-}
-
 /** What changes since a commit, by name; undefined: it was removed. */
 export type Changes = Map<string, XdsResource | undefined>;
 
@@ -50,8 +44,11 @@ export class Catalog {
   readonly #absent = new Map<string, XdsResource>();
   readonly #byName = new Map<string, Set<Follower>>();
   readonly #ofAll = new Set<Follower>();
-  /** The last commits, the oldest first, and the number of their names. */
-  readonly #log = new Fifo<Commit>();
+  /**
+   * The names that the last commits have changed, the oldest first, and their number. What they had is not kept: assignments may
+   * be large, and a client gets the current one.
+   */
+  readonly #log = new Fifo<readonly string[]>();
   #loggedNames = 0;
   #last: { readonly response: XdsResponse; readonly generation: number } | undefined;
   #all: { readonly response: XdsResponse; readonly generation: number } | undefined;
@@ -129,26 +126,21 @@ export class Catalog {
     this.#revision = Math.max(this.#revision, revision);
     const isFirst = !this.#isSynced;
     this.#isSynced = true;
-    const size = resources.length + removed.length;
-    if (size === 0 && !isFirst) return;
+    const changed = [...resources.map(({ name }) => name), ...removed];
+    if (changed.length === 0 && !isFirst) return;
     for (const resource of resources) {
       this.#resources.set(resource.name, resource);
       this.#absent.delete(resource.name);
     }
     for (const name of removed) this.#resources.delete(name);
     this.#generation++;
-    this.#log.push({ resources, removed });
-    this.#loggedNames += size;
+    this.#log.push(changed);
+    this.#loggedNames += changed.length;
     while (this.#loggedNames > maxLoggedNames && this.#log.length > 1) {
-      const dropped = this.#log.shift();
-      if (dropped !== undefined) {
-        this.#loggedNames -= dropped.resources.length + dropped.removed.length;
-      }
+      this.#loggedNames -= this.#log.shift()?.length ?? 0;
     }
     // All followers have waited for the first state.
-    const names = isFirst
-      ? [...this.#byName.keys()]
-      : [...resources.map(({ name }) => name), ...removed];
+    const names = isFirst ? [...this.#byName.keys()] : changed;
     runInTimeSlices(this.#clock, this.#notify(names));
   }
 
@@ -162,9 +154,7 @@ export class Catalog {
     if (missing > this.#log.length) return undefined;
     const changes: Changes = new Map();
     for (let at = this.#log.length - missing; at < this.#log.length; at++) {
-      const commit = this.#log.at(at) as Commit;
-      for (const resource of commit.resources) changes.set(resource.name, resource);
-      for (const name of commit.removed) changes.set(name, undefined);
+      for (const name of this.#log.at(at) ?? []) changes.set(name, this.#resources.get(name));
     }
     return changes;
   }

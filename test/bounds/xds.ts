@@ -29,10 +29,13 @@ export const xdsBounds: readonly Bound[] = [
   {
     what: "changes of xDS that a client which asks for all may be behind",
     owners: ["Catalog"],
-    bound: "20,000 names",
+    bound: "20,000 names; of what they had only the current resource is kept",
     per: "type",
     atBound: "the stream ends with SLOW_CONSUMER, and its client comes back with its versions",
-    shownBy: ["that is further behind than the log ends, so that its client comes back"],
+    shownBy: [
+      "that is further behind than the log ends, so that its client comes back",
+      "keeps no version of a resource that is not current, however large assignments are",
+    ],
   },
   {
     what: "values that xDS can't serve",

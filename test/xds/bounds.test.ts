@@ -6,6 +6,7 @@ import { Sequence, XdsResource } from "../../src/xds/response.ts";
 import { XdsSubscription } from "../../src/xds/subscription.ts";
 import { xdsTypes } from "../../src/xds/types.ts";
 import { FakeClock } from "../fake-clock.ts";
+import { heldBytes } from "../heap.ts";
 import { Recorder } from "../server/served.ts";
 
 const [type] = xdsTypes;
@@ -34,6 +35,23 @@ describe("A delta client of all resources", () => {
     const resumed = new XdsSubscription(catalog, { isDelta: true, pump: () => {} });
     resumed.apply(all, new Map([["gone", "1"]]));
     expect(resumed.take()).toMatchObject({ removed: ["gone"] });
+  });
+});
+
+describe("The log of changes", () => {
+  it("keeps no version of a resource that is not current, however large assignments are", () => {
+    const sequence = new Sequence();
+    const catalog = catalogOf(sequence);
+    const commit = (revision: number): void => {
+      const facts = { type: catalog.type, name: "a", version: String(revision), revision };
+      const any = Buffer.alloc(100_000, revision);
+      catalog.commit([new XdsResource({ ...facts, any }, sequence)], [], revision);
+    };
+    commit(1);
+    const before = heldBytes();
+    for (let revision = 2; revision <= 500; revision++) commit(revision);
+    expect(heldBytes() - before).toBeLessThan(5_000_000);
+    expect(catalog.changesSince(1)?.get("a")?.version).toBe("500");
   });
 });
 
