@@ -15,6 +15,8 @@ export interface Change {
   readonly removed: readonly string[];
   /** Whether it asks for all from now on; undefined: as before. */
   readonly all: boolean | undefined;
+  /** Whether it asks for all because no request has named anything. */
+  readonly isLegacy?: boolean;
 }
 
 /** What a subscription needs of its stream. */
@@ -87,13 +89,23 @@ export class XdsSubscription implements Follower {
     return this.#stream.isDelta ? this.#deltaChange(request) : this.#stateChange(request);
   }
 
+  /** By how many names a change makes it larger, at most. */
+  growthBy({ added, removed }: Change): number {
+    let names = 0;
+    for (const name of added) if (!this.#names.has(name)) names++;
+    for (const name of removed) if (this.#names.has(name)) names--;
+    return names;
+  }
+
   /** Applies a change. `versions`: those that the client has, which counts in the first request. */
-  apply({ added, removed, all }: Change, versions: ReadonlyMap<string, string>): void {
+  apply(
+    { added, removed, all, isLegacy = false }: Change,
+    versions: ReadonlyMap<string, string>,
+  ): void {
     const { catalog } = this;
-    const isFirst = !this.#hasBegun;
-    const known = isFirst ? versions : noVersions;
+    const known = this.#hasBegun ? noVersions : versions;
     this.#hasBegun = true;
-    this.#isLegacy = isFirst && all === true && added.length === 0;
+    this.#isLegacy = isLegacy;
     for (const name of removed) this.#remove(name);
     if (all === true) {
       this.#isOfAll = true;
@@ -103,6 +115,7 @@ export class XdsSubscription implements Follower {
     } else if (all === false) {
       this.#isOfAll = false;
       catalog.unfollowAll(this);
+      this.#released = undefined;
     }
     for (const name of added) {
       if (!this.#names.has(name)) this.#nameCharacters += name.length;
@@ -172,10 +185,7 @@ export class XdsSubscription implements Follower {
 
   #stateChange({ names }: DiscoveryRequest): Change | undefined {
     if (names.length === 0) {
-      if (!this.#hasBegun) {
-        const all = this.catalog.type.isWhole;
-        return { added: nothing, removed: nothing, all: all || undefined };
-      }
+      if (!this.#hasBegun) return this.#firstWithoutNames();
       // It has never named any, so this is no unsubscription.
       if (this.#isLegacy || (this.#names.size === 0 && !this.#isOfAll)) return undefined;
     }
@@ -191,17 +201,21 @@ export class XdsSubscription implements Follower {
     const all = isOfAll === this.#isOfAll ? undefined : isOfAll;
     // Names that are given twice are rare, and change nothing.
     const isSame = added === undefined && all === undefined && known === this.#names.size;
+    // Once "*" is named, a request without names asks for nothing.
+    if (isOfAll) this.#isLegacy = false;
     if (isSame && this.#hasBegun) return undefined;
     const wanted = new Set(names);
     const removed = [...this.#names.keys()].filter((name) => !wanted.has(name));
     return { added: added ?? nothing, removed, all };
   }
 
+  #firstWithoutNames(): Change {
+    const isLegacy = this.catalog.type.isWhole;
+    return { added: nothing, removed: nothing, all: isLegacy || undefined, isLegacy };
+  }
+
   #deltaChange({ names, removed }: DiscoveryRequest): Change | undefined {
-    if (!this.#hasBegun && names.length === 0) {
-      const all = this.catalog.type.isWhole;
-      return { added: nothing, removed: nothing, all: all || undefined };
-    }
+    if (!this.#hasBegun && names.length === 0) return this.#firstWithoutNames();
     if (names.length === 0 && removed.length === 0) return undefined;
     let all: boolean | undefined;
     if (names.includes(wildcard)) all = true;

@@ -175,7 +175,7 @@ export class XdsDoor implements Door {
     const { authorizer, limits } = context;
     const { added, all } = change;
     const limit = limits.maxSubscribeWatches;
-    if (stream.names + added.length > limit) throw tooManyNames(limit);
+    if (stream.names + subscription.growthBy(change) > limit) throw tooManyNames(limit);
     const asked: Access[] = all === true ? [type.accessToAll] : [];
     for (const name of added) {
       if (name === "") throw invalidRequest("resource_names", "A name is empty. Leave it out.");

@@ -140,6 +140,16 @@ describe("A delta stream", () => {
     expect([namesIn(answer), answer.removed]).toEqual([["a"], ["b"]]);
   });
 
+  it("gets nothing again of a name that it unsubscribes from together with all", async () => {
+    const { client } = await serveXds({ stored: { "cds/a": cluster("a") } });
+    const stream = client.delta();
+    stream.send({ type: "cds", names: ["*", "a"] });
+    await stream.response(0);
+    stream.send({ type: "cds", unsubscribe: ["a", "*"] });
+    stream.send({ type: "eds", names: ["web"] });
+    expect((await stream.response(1)).type).toBe("eds");
+  });
+
   it("gets what many changes came to while it did not read, not each of them", async () => {
     const { client, put, cachers } = await serveXds({ stored: { "cds/a": cluster("a") } });
     const stream = client.delta();

@@ -59,6 +59,35 @@ describe("A state-of-the-world stream", () => {
     expect((await stream.response(2)).type).toBe("eds");
   });
 
+  it.each([
+    ["from the first request on", [["*"]]],
+    ["behind a first request without names", [[], ["*"]]],
+  ])(
+    "that asks for all by name, %s, gets nothing more once it names nothing",
+    async (_, requests) => {
+      const { client, put } = await serveXds({ stored: { "cds/a": cluster("a") } });
+      const stream = client.state();
+      for (const names of requests) stream.send({ type: "cds", names });
+      const first = await stream.response(0);
+      stream.send({ type: "cds", nonce: first.nonce });
+      stream.send({ type: "eds", names: ["web"] });
+      expect((await stream.response(1)).type).toBe("eds");
+      await put("cds/a", cluster("a", { connect_timeout: { seconds: 1 } }));
+      await put("eds/web/1", { address: "10.0.0.1", port: 80 });
+      expect((await stream.response(2)).type).toBe("eds");
+    },
+  );
+
+  it("may name others than before, as many as a stream may have", async () => {
+    const { client } = await serveXds({ server: { limits: { maxSubscribeWatches: 3 } } });
+    const stream = client.state();
+    stream.send({ type: "eds", names: ["a", "b", "c"] });
+    await stream.response(0);
+    stream.send({ type: "eds", names: ["c", "d", "e"] });
+    const { resources } = await stream.response(1);
+    expect(resources.map(({ bytes }) => addressesIn(bytes))).toEqual([["d"], ["e"]]);
+  });
+
   it("gets an assignment alone when an instance changes, and the empty one of a service without instances", async () => {
     const { client, put, remove } = await serveXds({
       stored: {
