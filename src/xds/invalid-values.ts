@@ -1,4 +1,6 @@
 import type { Logger } from "pino";
+import { messageOf } from "../base/errors.ts";
+import { InvalidValue } from "./any-types.ts";
 
 /** Maximum number of invalid values that are logged at one time. Further ones are counted and shown. */
 const maxLogged = 100;
@@ -38,13 +40,16 @@ export class InvalidValues {
     return entries;
   }
 
-  add(key: string, reason: string): void {
+  /** `cause`: an InvalidValue, or what else a library throws of a value: no value may keep others from being served. */
+  add(key: string, cause: unknown): void {
+    const text = messageOf(cause);
+    const reason = cause instanceof InvalidValue ? text : `It can't be read: ${text}.`;
     const why = reason.slice(0, maxLength);
     if (this.#known.get(key) === why) return;
     this.#known.set(key, why);
     if (this.#known.size > maxLogged) return;
-    const text = "a stored value is invalid and not served; the last valid one stays";
-    this.#logger.warn({ key, why }, text);
+    const message = "a stored value is invalid and not served; the last valid one stays";
+    this.#logger.warn({ key, why }, message);
   }
 
   /** The key has a valid value, or none. Idempotent. */

@@ -94,8 +94,7 @@ export class Services implements FeedTarget {
       else instances.set(key, instance);
       this.#changed.add(service);
     } catch (error) {
-      if (!(error instanceof InvalidValue)) throw error;
-      invalid.add(key, error.message);
+      invalid.add(key, error);
     }
   }
 

@@ -1,6 +1,6 @@
 import type { Clock } from "../base/clock.ts";
 import type { StoredObject } from "../model/object.ts";
-import { type AnyTypes, InvalidValue } from "./any-types.ts";
+import type { AnyTypes } from "./any-types.ts";
 import type { Catalog } from "./catalog.ts";
 import type { FeedTarget } from "./feed.ts";
 import type { InvalidValues } from "./invalid-values.ts";
@@ -76,8 +76,7 @@ export class StoredType implements FeedTarget {
       if (isSame) this.#changes.delete(key);
       else this.#changes.set(key, new XdsResource(facts, sequence));
     } catch (error) {
-      if (!(error instanceof InvalidValue)) throw error;
-      invalid.add(key, error.message);
+      invalid.add(key, error);
     }
   }
 

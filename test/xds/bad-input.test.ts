@@ -10,6 +10,18 @@ function namesIn({ resources }: Received): string[] {
 
 const cdsType = "type.googleapis.com/envoy.config.cluster.v3.Cluster";
 
+/** An Any with this content. */
+function anyOfBytes(url: string, content: Buffer): Buffer {
+  const [urlBytes, head] = [Buffer.from(url), Buffer.from([0x12, content.length])];
+  return Buffer.concat([Buffer.from([0x0a, urlBytes.length]), urlBytes, head, content]);
+}
+
+/** An instance whose metadata has arrays within arrays. */
+function nestedMetadata(depth: number): string {
+  const nested = "[".repeat(depth) + "]".repeat(depth);
+  return `{"address":"10.0.0.2","port":80,"metadata":{"a":${nested}}}`;
+}
+
 describe("A stored value", () => {
   it.each<[string, Buffer | string | object, string]>([
     ["of another name", cluster("other"), 'named "other"'],
@@ -32,6 +44,11 @@ describe("A stored value", () => {
     ["of other bytes", Buffer.from([0xff, 0x01, 0x02]), "neither JSON nor"],
     ["that is cut off", cluster("bad", { alt_stat_name: "x".repeat(40) }).subarray(0, 70), ""],
     ["that is empty", "", 'type is ""'],
+    [
+      "whose name is not UTF-8",
+      anyOfBytes(cdsType, Buffer.from([0x0a, 0x03, 0x62, 0xff, 0x64])),
+      "utf-8",
+    ],
   ])("%s is not served, and the last valid one stays", async (_, value, why) => {
     const { client, put, door, lines } = await serveXds({
       stored: { "cds/bad": cluster("bad"), "cds/good": cluster("good") },
@@ -59,6 +76,8 @@ describe("A stored value", () => {
     ["with a field that it does not have", { address: "10.0.0.1", port: 80, wieght: 2 }],
     ["of etcd without a port", { Op: 0, Addr: "10.0.0.1" }],
     ["of etcd that is a deletion", { Op: 1, Addr: "10.0.0.1:80" }],
+    ["with metadata that is nested too deeply", nestedMetadata(100)],
+    ["with metadata that is nested far too deeply", nestedMetadata(100_000)],
   ])("of an instance %s is not served, and the others are", async (_, value) => {
     const { client, put, door } = await serveXds({
       stored: { "eds/web/1": { address: "10.0.0.1", port: 80 }, "eds/web/2": value },
