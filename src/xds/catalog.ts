@@ -53,6 +53,7 @@ export class Catalog {
   #last: { readonly response: XdsResponse; readonly generation: number } | undefined;
   #all: { readonly response: XdsResponse; readonly generation: number } | undefined;
   #generation = 0;
+  #lastBytes = 0;
   #revision = 0;
   #isSynced = false;
 
@@ -71,6 +72,11 @@ export class Catalog {
   /** The number of the last commit. */
   get generation(): number {
     return this.#generation;
+  }
+
+  /** Size of the resources of the last commit, in bytes. */
+  get lastBytes(): number {
+    return this.#lastBytes;
   }
 
   /** The revision of the store at the last commit. */
@@ -133,6 +139,7 @@ export class Catalog {
       this.#absent.delete(resource.name);
     }
     for (const name of removed) this.#resources.delete(name);
+    this.#lastBytes = resources.reduce((bytes, { any }) => bytes + any.byteLength, 0);
     this.#generation++;
     this.#log.push(changed);
     this.#loggedNames += changed.length;

@@ -158,6 +158,7 @@ export class Feed {
     } catch (error) {
       logger.error({ err: error }, "xDS could not take what the store has");
       watch?.close();
+      this.#wake?.();
     } finally {
       this.#isTaking = false;
     }

@@ -26,8 +26,12 @@ interface SubscriptionOwner {
   pump(): void;
 }
 
-/** Maximum number of resources in a response to names: further ones follow in the next. */
+/**
+ * Maximum number of resources in a response to names, and their size in bytes from which on it takes no more: further ones follow in
+ * the next. Clients of gRPC accept 4 MiB by default, and would open the stream again without an end.
+ */
 const maxNamed = 1_000;
+const fullBytes = 1024 ** 2;
 
 /** Estimated memory of a name that a stream asks for, beside its text, in bytes. */
 const bytesPerName = 160;
@@ -53,8 +57,13 @@ export class XdsSubscription implements Follower {
   #generation = 0;
   /** Whether a response is due even if it says nothing. */
   #mustRespond = false;
-  /** Names that it has asked for beside all, and does not any more: the client has to learn whether they exist. */
-  #released: string[] | undefined;
+  /**
+   * Names that it has asked for beside all, and does not any more: the client has to learn whether they exist. Until then they
+   * count as names, so that a client which does not read can't make them ever more.
+   */
+  #released: Set<string> | undefined;
+  /** Names of all that did not fit into the last response. */
+  #rest: readonly string[] = nothing;
   /** The versions that the client says to have of all; undefined: that was dealt with. */
   #versions: ReadonlyMap<string, string> | undefined;
   /** The response that was sent last, and whether the client has confirmed or refused it. */
@@ -72,7 +81,7 @@ export class XdsSubscription implements Follower {
 
   /** Number of names. */
   get size(): number {
-    return this.#names.size;
+    return this.#names.size + (this.#released?.size ?? 0);
   }
 
   /** Memory that its names, and the versions that it has not dealt with, take, in bytes, estimated. */
@@ -93,6 +102,8 @@ export class XdsSubscription implements Follower {
   growthBy({ added, removed }: Change): number {
     let names = 0;
     for (const name of added) if (!this.#names.has(name)) names++;
+    // Others are released.
+    if (this.#isOfAll && this.#stream.isDelta) return names;
     for (const name of removed) if (this.#names.has(name)) names--;
     return names;
   }
@@ -115,7 +126,8 @@ export class XdsSubscription implements Follower {
     } else if (all === false) {
       this.#isOfAll = false;
       catalog.unfollowAll(this);
-      this.#released = undefined;
+      this.#takeReleased();
+      this.#rest = nothing;
     }
     for (const name of added) {
       if (!this.#names.has(name)) this.#nameCharacters += name.length;
@@ -147,14 +159,15 @@ export class XdsSubscription implements Follower {
   get hasPending(): boolean {
     if (!this.catalog.isSynced) return false;
     if (this.#mustRespond || this.#dirty.size > 0 || this.#released !== undefined) return true;
-    return (
-      this.#isOfAll && (this.#versions !== undefined || this.#generation < this.catalog.generation)
-    );
+    if (!this.#isOfAll) return false;
+    const isBehind = this.#generation < this.catalog.generation;
+    return isBehind || this.#versions !== undefined || this.#rest.length > 0;
   }
 
   /** Whether all that it has to send is that resources of all were removed. */
   get hasOnlyRemovals(): boolean {
     if (this.#mustRespond || this.#dirty.size > 0 || this.#versions !== undefined) return false;
+    if (this.#released !== undefined || this.#rest.length > 0) return false;
     const changes = this.catalog.changesSince(this.#generation) ?? new Map<string, undefined>();
     for (const resource of changes.values()) if (resource !== undefined) return false;
     return changes.size > 0;
@@ -230,12 +243,22 @@ export class XdsSubscription implements Follower {
   #remove(name: string): void {
     if (!this.#names.delete(name)) return;
     this.#dirty.delete(name);
-    this.#nameCharacters -= name.length;
     this.catalog.unfollow(name, this);
     // The client can't know whether it still gets the resource, so that is sent again, or said not to exist.
-    if (!this.#isOfAll || !this.#stream.isDelta) return;
-    this.#released ??= [];
-    this.#released.push(name);
+    const isReleased = this.#isOfAll && this.#stream.isDelta;
+    if (isReleased && this.#released?.has(name) !== true) {
+      this.#released ??= new Set();
+      this.#released.add(name);
+    } else {
+      this.#nameCharacters -= name.length;
+    }
+  }
+
+  #takeReleased(): Iterable<string> {
+    const released = this.#released ?? nothing;
+    this.#released = undefined;
+    for (const name of released) this.#nameCharacters -= name.length;
+    return released;
   }
 
   /** State of the world: all that the client asks for, or of a type that is not whole, what is new. */
@@ -250,8 +273,10 @@ export class XdsSubscription implements Follower {
     }
     const isWhole = catalog.type.isWhole && (this.#mustRespond || this.#hasNews());
     const resources: XdsResource[] = [];
+    let bytes = 0;
     for (const name of isWhole ? this.#names.keys() : this.#dirty) {
-      if (!isWhole && resources.length === maxNamed) break;
+      if (!isWhole && (resources.length === maxNamed || bytes >= fullBytes)) break;
+      bytes += catalog.get(name)?.any.byteLength ?? 0;
       this.#dirty.delete(name);
       const resource = catalog.get(name);
       const isKnown = this.#names.get(name) === resource;
@@ -273,21 +298,34 @@ export class XdsSubscription implements Follower {
   #takeDelta(): XdsResponse | "lost" | undefined {
     const { catalog } = this;
     const isLevel = this.#generation + 1 === catalog.generation && this.#versions === undefined;
-    if (this.#isOfAll && isLevel && this.#names.size === 0 && this.#released === undefined) {
+    const hasOthers = this.size > 0 || this.#rest.length > 0 || catalog.lastBytes >= fullBytes;
+    if (this.#isOfAll && isLevel && !hasOthers) {
       this.#generation = catalog.generation;
       return catalog.lastCommit() ?? "lost";
     }
     const changes = this.#changesOfAll();
     this.#generation = catalog.generation;
     if (changes === undefined) return "lost";
-    for (const name of this.#released ?? []) changes.set(name, catalog.resources.get(name));
-    this.#released = undefined;
-    for (const name of changes.keys()) if (this.#names.has(name)) this.#dirty.add(name);
+    for (const names of [this.#rest, this.#takeReleased()]) {
+      for (const name of names) changes.set(name, catalog.resources.get(name));
+    }
+    let bytes = 0;
+    const rest: string[] = [];
+    for (const [name, resource] of changes) {
+      const isNamed = this.#names.has(name);
+      if (!isNamed && bytes < fullBytes) bytes += resource?.any.byteLength ?? 0;
+      else {
+        changes.delete(name);
+        if (isNamed) this.#dirty.add(name);
+        else rest.push(name);
+      }
+    }
+    this.#rest = rest;
     let named = 0;
     for (const name of this.#dirty) {
-      if (named++ === maxNamed) break;
+      if (named++ === maxNamed || bytes >= fullBytes) break;
       this.#dirty.delete(name);
-      this.#addNamed(name, changes);
+      bytes += this.#addNamed(name, changes);
     }
     if (changes.size === 0 && !this.#mustRespond) return undefined;
     const [only] = changes.size === 1 ? changes.values() : [];
@@ -311,12 +349,14 @@ export class XdsSubscription implements Follower {
     return changes;
   }
 
-  #addNamed(name: string, changes: Changes): void {
+  /** Adds what the client does not have of a name. Returns its size, in bytes. */
+  #addNamed(name: string, changes: Changes): number {
     const resource = this.catalog.get(name);
     const sent = this.#names.get(name);
     const has = typeof sent === "string" ? resource?.version : (resource ?? null);
-    if (sent === has) changes.delete(name);
-    else changes.set(name, resource);
     this.#names.set(name, resource ?? null);
+    if (sent === has) return 0;
+    changes.set(name, resource);
+    return resource?.any.byteLength ?? 0;
   }
 }

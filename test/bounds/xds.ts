@@ -13,10 +13,15 @@ export const xdsBounds: readonly Bound[] = [
   {
     what: "what a client of xDS has not been sent",
     owners: ["XdsSubscription"],
-    bound: "the names that have changed, each once; 1 response that is not accepted",
+    bound:
+      "the names that have changed, each once; those that it no longer names, as those that it names; 1 response that is not accepted",
     per: "stream",
-    atBound: "several changes of a resource are one",
-    shownBy: ["gets what many changes came to while it did not read, not each of them"],
+    atBound: "several changes of a resource are one; a response of more than 1 MiB is several",
+    shownBy: [
+      "gets what many changes came to while it did not read, not each of them",
+      "says whether each name exists that was unsubscribed from beside all, and until then it counts",
+      "that would be larger than clients of gRPC accept is several",
+    ],
   },
   {
     what: "resources of xDS, and the instances that they are computed from",

@@ -38,6 +38,51 @@ describe("A delta client of all resources", () => {
   });
 });
 
+describe("A response", () => {
+  const large = { any: Buffer.alloc(400_000), version: "1", revision: 1 };
+
+  it("that would be larger than clients of gRPC accept is several", () => {
+    const sequence = new Sequence();
+    const catalog = catalogOf(sequence);
+    const commit = (prefix: string): void => {
+      const resources = Array.from({ length: 7 }, (_, i) => {
+        return new XdsResource({ ...large, type: catalog.type, name: `${prefix}${i}` }, sequence);
+      });
+      catalog.commit(resources, [], 1);
+    };
+    const subscription = new XdsSubscription(catalog, { isDelta: true, pump: () => {} });
+    subscription.apply({ added: [], removed: [], all: true }, new Map());
+    for (const prefix of ["first", "second"]) {
+      commit(prefix);
+      const names: string[][] = [];
+      while (subscription.hasPending) {
+        const response = subscription.take();
+        if (response === undefined || response === "lost") throw new Error("No response.");
+        names.push(response.resources.map(({ name }) => name));
+      }
+      expect(names.map(({ length }) => length)).toEqual([3, 3, 1]);
+      expect(names.flat()).toEqual([0, 1, 2, 3, 4, 5, 6].map((i) => `${prefix}${i}`));
+    }
+  });
+
+  it("says whether each name exists that was unsubscribed from beside all, and until then it counts", () => {
+    const catalog = catalogOf(new Sequence());
+    const subscription = new XdsSubscription(catalog, { isDelta: true, pump: () => {} });
+    subscription.apply({ added: [], removed: [], all: true }, new Map());
+    catalog.commit([], [], 1);
+    subscription.take();
+    for (let i = 0; i < 100; i++) {
+      const change = { added: [`name ${i % 50}`], removed: [], all: undefined };
+      subscription.apply(change, new Map());
+      subscription.apply({ ...change, added: [], removed: change.added }, new Map());
+    }
+    expect(subscription.size).toBe(50);
+    expect(subscription.retainedBytes).toBeGreaterThan(50 * "name 1".length);
+    expect(subscription.take()).toMatchObject({ removed: { length: 50 } });
+    expect([subscription.size, subscription.retainedBytes]).toEqual([0, 0]);
+  });
+});
+
 describe("The log of changes", () => {
   it("keeps no version of a resource that is not current, however large assignments are", () => {
     const sequence = new Sequence();

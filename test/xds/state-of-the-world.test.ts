@@ -173,6 +173,20 @@ describe("A state-of-the-world stream", () => {
     expect(received.map(({ bytes }) => addressesIn(bytes)[0])).toEqual(names);
   });
 
+  it("gets what it names in responses that clients of gRPC accept", async () => {
+    const metadata = { a: "x".repeat(400_000) };
+    const names = ["s0", "s1", "s2", "s3"];
+    const { client } = await serveXds({
+      stored: Object.fromEntries(
+        names.map((name) => [`eds/${name}/1`, { address: "10.0.0.1", port: 80, metadata }]),
+      ),
+    });
+    const stream = client.state();
+    stream.send({ type: "eds", names });
+    await stream.response(1);
+    expect(stream.received.map(({ resources }) => resources.length)).toEqual([3, 1]);
+  });
+
   it("ends with OK when the client ends it, and is counted by its method", async () => {
     const { client, recorder } = await serveXds();
     const stream = client.state();
