@@ -57,11 +57,8 @@ export class XdsSubscription implements Follower {
   #generation = 0;
   /** Whether a response is due even if it says nothing. */
   #mustRespond = false;
-  /**
-   * Names that it has asked for beside all, and does not any more: the client has to learn whether they exist. Until then they
-   * count as names, so that a client which does not read can't make them ever more.
-   */
-  #released: Set<string> | undefined;
+  /** Names that it has asked for beside all, and does not any more: the client has to learn whether they exist. */
+  readonly #released = new Set<string>();
   /** Names of all that did not fit into the last response. */
   #rest: readonly string[] = nothing;
   /** The versions that the client says to have of all; undefined: that was dealt with. */
@@ -79,9 +76,9 @@ export class XdsSubscription implements Follower {
     return this.#names.keys();
   }
 
-  /** Number of names. */
+  /** Number of names, with those that the client still has to learn about. */
   get size(): number {
-    return this.#names.size + (this.#released?.size ?? 0);
+    return this.#names.size + this.#released.size;
   }
 
   /** Memory that its names, and the versions that it has not dealt with, take, in bytes, estimated. */
@@ -126,7 +123,7 @@ export class XdsSubscription implements Follower {
     } else if (all === false) {
       this.#isOfAll = false;
       catalog.unfollowAll(this);
-      this.#takeReleased();
+      this.#clearReleased();
       this.#rest = nothing;
     }
     for (const name of added) {
@@ -158,7 +155,7 @@ export class XdsSubscription implements Follower {
   /** Whether there may be something to send. */
   get hasPending(): boolean {
     if (!this.catalog.isSynced) return false;
-    if (this.#mustRespond || this.#dirty.size > 0 || this.#released !== undefined) return true;
+    if (this.#mustRespond || this.#dirty.size > 0 || this.#released.size > 0) return true;
     if (!this.#isOfAll) return false;
     const isBehind = this.#generation < this.catalog.generation;
     return isBehind || this.#versions !== undefined || this.#rest.length > 0;
@@ -167,7 +164,7 @@ export class XdsSubscription implements Follower {
   /** Whether all that it has to send is that resources of all were removed. */
   get hasOnlyRemovals(): boolean {
     if (this.#mustRespond || this.#dirty.size > 0 || this.#versions !== undefined) return false;
-    if (this.#released !== undefined || this.#rest.length > 0) return false;
+    if (this.#released.size > 0 || this.#rest.length > 0) return false;
     const changes = this.catalog.changesSince(this.#generation) ?? new Map<string, undefined>();
     for (const resource of changes.values()) if (resource !== undefined) return false;
     return changes.size > 0;
@@ -194,6 +191,7 @@ export class XdsSubscription implements Follower {
     this.catalog.unfollowAll(this);
     this.#names.clear();
     this.#dirty.clear();
+    this.#released.clear();
   }
 
   #stateChange({ names }: DiscoveryRequest): Change | undefined {
@@ -245,20 +243,14 @@ export class XdsSubscription implements Follower {
     this.#dirty.delete(name);
     this.catalog.unfollow(name, this);
     // The client can't know whether it still gets the resource, so that is sent again, or said not to exist.
-    const isReleased = this.#isOfAll && this.#stream.isDelta;
-    if (isReleased && this.#released?.has(name) !== true) {
-      this.#released ??= new Set();
+    if (this.#isOfAll && this.#stream.isDelta && !this.#released.has(name))
       this.#released.add(name);
-    } else {
-      this.#nameCharacters -= name.length;
-    }
+    else this.#nameCharacters -= name.length;
   }
 
-  #takeReleased(): Iterable<string> {
-    const released = this.#released ?? nothing;
-    this.#released = undefined;
-    for (const name of released) this.#nameCharacters -= name.length;
-    return released;
+  #clearReleased(): void {
+    for (const name of this.#released) this.#nameCharacters -= name.length;
+    this.#released.clear();
   }
 
   /** State of the world: all that the client asks for, or of a type that is not whole, what is new. */
@@ -306,9 +298,10 @@ export class XdsSubscription implements Follower {
     const changes = this.#changesOfAll();
     this.#generation = catalog.generation;
     if (changes === undefined) return "lost";
-    for (const names of [this.#rest, this.#takeReleased()]) {
+    for (const names of [this.#rest, this.#released]) {
       for (const name of names) changes.set(name, catalog.resources.get(name));
     }
+    this.#clearReleased();
     let bytes = 0;
     const rest: string[] = [];
     for (const [name, resource] of changes) {
