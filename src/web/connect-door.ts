@@ -92,26 +92,31 @@ export class ConnectDoor implements WebDoor {
       return answered(204, "", this.#origins.preflightHeaders(headers));
     }
     if (!isAllowed) return answered(403, ofOtherPage);
-    if (verb !== "POST") return answered(405, "Methods are called with POST.", { allow: "POST" });
-    if (!isKnown) return answered(404, `The server does not implement the method ${path}.`);
+    // Without them the page does not learn what is wrong.
+    const shared = this.#origins.responseHeaders(headers);
+    if (verb !== "POST") {
+      return answered(405, "Methods are called with POST.", { ...shared, allow: "POST" });
+    }
+    if (!isKnown) return answered(404, `The server does not implement the method ${path}.`, shared);
     if (type === undefined || !type.shapes.includes(shape)) {
       const isUnary = shape === "unary" || name.startsWith("application/grpc-web");
       const hint = isUnary
         ? "Call it with application/json or application/proto."
         : "It has a stream: call it with application/connect+json, application/connect+proto, or application/x-ndjson.";
-      return answered(415, hint, { "accept-post": acceptedTypes });
+      return answered(415, hint, { ...shared, "accept-post": acceptedTypes });
     }
     const isJson = type.form === "json" || type.form === "lines";
     const types = isJson ? this.#typesOf(path) : undefined;
     if (isJson && types === undefined) {
       const binary = shape === "unary" ? "application/proto" : "application/connect+proto";
-      return answered(415, `The method has no JSON: call it with ${binary}.`);
+      return answered(415, `The method has no JSON: call it with ${binary}.`, shared);
     }
     // Requests of a known length are there before the first response.
     if (shape === "both" && version === "HTTP/1.1" && headers["content-length"] === undefined)
       return answered(
         505,
         "A method with a stream of requests, one after the other, needs HTTP/2.",
+        shared,
       );
     const isGrpcWeb = name.startsWith("application/grpc-web");
     const timeoutMs = isGrpcWeb ? timeoutOf(headers) : connectTimeoutOf(headers);
@@ -137,7 +142,7 @@ export class ConnectDoor implements WebDoor {
               ? context.compressor?.encodingFor(acceptedBy(protocol, header(protocol.acceptHeader)))
               : undefined,
           maxBytes: types && Math.floor(maxRequestBytes * jsonGrowth),
-          headers: this.#origins.responseHeaders(headers),
+          headers: shared,
         };
         return new TranslatedWebCall(carrier, options, context);
       },

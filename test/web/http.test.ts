@@ -50,6 +50,7 @@ describe.each(["1.1", "2"] as const)("HTTP/%s", (version) => {
     ["has an unknown field", '{"resourse":"things"}', 'unknown field "resourse"'],
     ["has an unknown name", '{"view":"VIEW_ALL"}', 'unknown value "VIEW_ALL"'],
     ["has another type", '{"key":1}', "invalid value for string field key: 1"],
+    ["has half a character", '{"key":"a\\ud800"}', 'for string field key: "a\\ud800"'],
     ["has a field twice", '{"history_id":"a","historyId":"a"}', 'duplicate field "historyId"'],
     ["is not UTF-8", Buffer.of(0x7b, 0x22, 0xff, 0x22, 0x7d), "invalid UTF-8"],
     ["is deep", `{"readMask":${"[".repeat(9_000)}`, "it is not one JSON object"],
@@ -230,6 +231,8 @@ describe.each(["1.1", "2"] as const)("HTTP/%s", (version) => {
       "access-control-allow-origin": page,
       "access-control-expose-headers": expect.stringContaining("grpc-status"),
     });
+    const untyped = await request(paths.get, { "content-type": "text/plain", origin }, "{}");
+    expect(untyped).toMatchObject({ code: 415, headers: { "access-control-allow-origin": page } });
     const other = await request(paths.get, { ...json, origin: "https://b.example" }, "{}");
     expect(other.headers["access-control-allow-origin"]).toBe("*");
     expect(other.headers["access-control-allow-credentials"]).toBeUndefined();

@@ -270,7 +270,8 @@ function exactInteger(text: string): bigint | undefined {
 }
 
 function textOf(field: Field, given: unknown): Buffer {
-  if (typeof given !== "string") throw invalid(field, given);
+  // A lone surrogate has no UTF-8: different keys would become the same one.
+  if (typeof given !== "string" || !given.isWellFormed()) throw invalid(field, given);
   return Buffer.from(given, "utf8");
 }
 
