@@ -137,15 +137,18 @@ export class FetchTransport implements Transport {
     // Leaving the loop ends the call.
     const leaving = new AbortController();
     const end = AbortSignal.any([signal, leaving.signal]);
+    const unlessSilent = <T>(something: Promise<T>): Promise<T> => {
+      const silence = this.#clock.setTimeout(() => leaving.abort(), silentMs);
+      return something.finally(() => silence.cancel());
+    };
     try {
-      const response = await this.#post(method.path, all, body, end);
+      const response = await unlessSilent(this.#post(method.path, all, body, end));
       if (!response.ok || !isOf(response, "application/connect+proto") || response.body === null) {
-        throw unaryError(response, await this.#bodyOf(response));
+        throw unaryError(response, await unlessSilent(this.#bodyOf(response)));
       }
       const envelopes = new Envelopes(response.body.getReader(), this.#maxBytes);
       for (;;) {
-        const silence = this.#clock.setTimeout(() => leaving.abort(), silentMs);
-        const envelope = await envelopes.next().finally(() => silence.cancel());
+        const envelope = await unlessSilent(envelopes.next());
         if (envelope === undefined) throw callError(codes.UNAVAILABLE, "The stream was cut.");
         if (!envelope.isEnd) yield decoded(method, envelope.content);
         else {
