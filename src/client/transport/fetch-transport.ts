@@ -77,6 +77,7 @@ export class FetchTransport implements Transport {
     signal: AbortSignal | undefined,
   ): Promise<Response> {
     signal?.throwIfAborted();
+    const wasOffline = isOffline();
     const hasDeadline = timeoutMs < endlessMs;
     const deadline = new AbortController();
     const timer = hasDeadline
@@ -99,7 +100,7 @@ export class FetchTransport implements Transport {
     } catch (error) {
       if (signal?.aborted === true) throw signal.reason;
       if (deadline.signal.aborted) throw callError(codes.DEADLINE_EXCEEDED, "Deadline exceeded");
-      throw lostConnection(error);
+      throw lostConnection(error, wasOffline);
     } finally {
       timer?.cancel();
     }
@@ -132,6 +133,7 @@ export class FetchTransport implements Transport {
     signal: AbortSignal,
   ): AsyncGenerator<Response, void, void> {
     if (signal.aborted) return;
+    const wasOffline = isOffline();
     const body = enveloped(requests.map(method.encode));
     const all = { ...headers, "content-type": "application/connect+proto" };
     // Leaving the loop ends the call.
@@ -158,7 +160,7 @@ export class FetchTransport implements Transport {
         }
       }
     } catch (error) {
-      if (!signal.aborted) throw lostConnection(error);
+      if (!signal.aborted) throw lostConnection(error, wasOffline);
     } finally {
       leaving.abort();
     }
@@ -301,10 +303,14 @@ function parsed(body: Uint8Array): object {
   }
 }
 
-/** The error of a call whose connection has failed: a browser does not say why. */
-function lostConnection(error: unknown): unknown {
+/**
+ * The error of a call whose connection has failed: a browser does not say why. Only a call that has begun without a network was
+ * not sent; `wasOffline` says that.
+ */
+function lostConnection(error: unknown, wasOffline: boolean): unknown {
   // Others are a CallError, and a bug.
   if (!(error instanceof TypeError || error instanceof DOMException)) return error;
-  const why = isOffline() ? "No connection established: the browser is offline" : String(error);
+  const isUnsent = wasOffline && isOffline();
+  const why = isUnsent ? "No connection established: the browser is offline" : String(error);
   return callError(codes.UNAVAILABLE, why);
 }

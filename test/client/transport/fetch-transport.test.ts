@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { createServer, type RequestListener } from "node:http";
 import type { AddressInfo } from "node:net";
-import { describe, expect, onTestFinished, test } from "vitest";
+import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { systemClock } from "../../../src/base/clock.ts";
 import { connect } from "../../../src/client/browser.ts";
 import type { ConnectOptions } from "../../../src/client/calls/options.ts";
@@ -160,6 +160,21 @@ describe("By fetch, a client", () => {
       return failure !== undefined;
     });
     expect(failure).toMatchObject({ reason: "UPSTREAM_UNAVAILABLE" });
+  });
+
+  test.each([
+    ["goes offline when it was sent", true, "OUTCOME_UNKNOWN"],
+    ["was offline before", false, "UPSTREAM_UNAVAILABLE"],
+  ])("says of a write what is known of it if the browser %s", async (_, wasOnline, reason) => {
+    const navigator = { onLine: wasOnline };
+    vi.stubGlobal("navigator", navigator);
+    onTestFinished(() => void vi.unstubAllGlobals());
+    const client = await answered((request) => {
+      navigator.onLine = false;
+      request.socket.destroy();
+    });
+    const written = client.resource("things", jsonValues()).put("a", 1);
+    await expect(written).rejects.toMatchObject({ reason });
   });
 
   test("refuses a message above its maximum, alone or on a stream", async () => {
