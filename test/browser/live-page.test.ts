@@ -176,6 +176,25 @@ describe.skipIf(findChromium() === undefined)("The live page", () => {
     await inspect(page, "live-text");
   });
 
+  test("reads the history of an object that changes all the time a few times a second", async () => {
+    const { served, client } = await service();
+    await client.put("notes", "hot", Buffer.from("0"));
+    const page = await open(served, "resource=notes");
+    await page.getByRole("button", { name: "hot" }).click();
+    await page.locator("#history li").first().waitFor();
+    let reads = 0;
+    page.on("request", (request) => {
+      if (request.url().endsWith("/History")) reads++;
+    });
+    const begin = performance.now();
+    const changes = 300;
+    for (let i = 1; i <= changes; i++) await client.put("notes", "hot", Buffer.from(`${i}`));
+    await page.locator("#value", { hasText: `${changes}` }).waitFor();
+    const most = Math.ceil((performance.now() - begin) / 250) + 2;
+    expect(reads).toBeGreaterThan(0);
+    expect(reads).toBeLessThanOrEqual(most);
+  });
+
   test("shows what the token may read, and without one what any caller may", async () => {
     const lines = ["viewer", "writer"].map((name) => `sha256:${tokenDigest(name)} ${name}\n`);
     const files = temporaryFiles({ tokens: "", "policy.yaml": policy }, (remove) =>

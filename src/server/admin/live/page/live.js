@@ -20,9 +20,10 @@ const table = new ObjectTable((key) => {
 
 let client;
 let resources = [];
-/** The informer, and the selected key. */
+/** The informer, the selected key, and whether its object has changed since it was shown. */
 let informer;
 let chosen;
+let isChosenChanged = false;
 let drawing;
 
 /** Tokens have a header of their own: the port may need the other one for a token of its own. */
@@ -98,23 +99,24 @@ async function follow() {
 function changed(source, object, isNew) {
   if (source !== informer) return;
   table.set(object, isNew);
-  if (object.key === chosen) showChosen();
+  isChosenChanged ||= object.key === chosen;
   draw();
 }
 
 function removed(source, key) {
   if (source !== informer) return;
   table.delete(key);
-  if (key === chosen) showChosen();
+  isChosenChanged ||= key === chosen;
   draw();
 }
 
-/** Draws the table, at most every 250 ms. */
+/** Draws the table, and the object if it has changed, which reads its history: at most every 250 ms. */
 function draw() {
   if (drawing !== undefined) return;
   drawing = setTimeout(() => {
     drawing = undefined;
     table.draw(byId("filter").value, chosen);
+    if (isChosenChanged) showChosen();
   }, tableMs);
 }
 
@@ -125,6 +127,7 @@ function choose(key) {
 }
 
 function showChosen() {
+  isChosenChanged = false;
   const name = byId("resource").value;
   showObject(client, name, chosen, table.get(chosen)).catch((error) => {
     if (!hasReason(error, "INVALID_REQUEST") || client !== undefined) report(error);
