@@ -9,7 +9,7 @@ import {
 } from "@bufbuild/protobuf";
 import { type Any, AnySchema, FileDescriptorSetSchema } from "@bufbuild/protobuf/wkt";
 import { messageOf } from "../base/errors.ts";
-import { MessageCursor } from "../protobuf/message-cursor.ts";
+import { MessageCursor, WireFault } from "../protobuf/message-cursor.ts";
 import type { XdsType } from "./types.ts";
 
 /** The first byte of an object in JSON, and those of white space. */
@@ -93,13 +93,19 @@ function anyOf(bytes: Uint8Array): Any {
   }
 }
 
-/** The name of a resource, which is field 1 of each type. `value` is valid. */
+/** The name of a resource, which is field 1 of each type. */
 function nameIn(value: Uint8Array): string {
   const cursor = new MessageCursor(value);
   let name = "";
-  for (let tag = cursor.next(); tag !== 0; tag = cursor.next()) {
-    if (tag === 0x0a) name = cursor.text();
-    else cursor.skip(tag);
+  try {
+    for (let tag = cursor.next(); tag !== 0; tag = cursor.next()) {
+      if (tag === 0x0a) name = cursor.text();
+      else cursor.skip(tag);
+    }
+  } catch (error) {
+    // The library that has checked the value accepts numbers of more than 64 bits, which not every client does.
+    if (!(error instanceof WireFault)) throw error;
+    throw new InvalidValue(`Its value ${error.message}.`);
   }
   return name;
 }

@@ -1,6 +1,7 @@
 import { status } from "@grpc/grpc-js";
 import { describe, expect, it } from "vitest";
 import { until } from "../../src/testing/until.ts";
+import { encodeAny } from "../../src/xds/response.ts";
 import { cluster, type Received } from "./discovery-client.ts";
 import { serveXds } from "./serving.ts";
 
@@ -9,6 +10,15 @@ function namesIn({ resources }: Received): string[] {
 }
 
 const cdsType = "type.googleapis.com/envoy.config.cluster.v3.Cluster";
+
+/** A cluster with the name "bad" and an unknown field whose number has more than 64 bits. */
+const clusterBeyond64Bits = encodeAny(
+  cdsType,
+  Buffer.from([0x0a, 3, ...Buffer.from("bad"), 0xc0, 0x3e, ...Array<number>(9).fill(0xff), 0x7f]),
+);
+
+/** Arrays in one another, more than a message may have. */
+const deep = JSON.parse(`${"[".repeat(150)}${"]".repeat(150)}`) as unknown;
 
 describe("A stored value", () => {
   it.each<[string, Buffer | string | object, string]>([
@@ -32,6 +42,7 @@ describe("A stored value", () => {
     ["of other bytes", Buffer.from([0xff, 0x01, 0x02]), "neither JSON nor"],
     ["that is cut off", cluster("bad", { alt_stat_name: "x".repeat(40) }).subarray(0, 70), ""],
     ["that is empty", "", 'type is ""'],
+    ["with a number of more than 64 bits", clusterBeyond64Bits, "more than 64 bits"],
   ])("%s is not served, and the last valid one stays", async (_, value, why) => {
     const { client, put, door, lines } = await serveXds({
       stored: { "cds/bad": cluster("bad"), "cds/good": cluster("good") },
@@ -59,6 +70,14 @@ describe("A stored value", () => {
     ["with a field that it does not have", { address: "10.0.0.1", port: 80, wieght: 2 }],
     ["of etcd without a port", { Op: 0, Addr: "10.0.0.1" }],
     ["of etcd that is a deletion", { Op: 1, Addr: "10.0.0.1:80" }],
+    ["with metadata nested too deeply", { address: "10.0.0.1", port: 80, metadata: { deep } }],
+    ["of etcd with metadata nested too deeply", { Addr: "10.0.0.1:80", Metadata: { deep } }],
+    [
+      "nested beyond the stack",
+      `{"address":"10.0.0.1","port":80,"metadata":{"a":${"[".repeat(8_000)}${"]".repeat(8_000)}}}`,
+    ],
+    ["with too large a number", `{"address":"10.0.0.1","port":80,"metadata":{"a":1e999}}`],
+    ["of more than 16 KiB", { address: "10.0.0.1", port: 80, metadata: { a: "x".repeat(16_384) } }],
   ])("of an instance %s is not served, and the others are", async (_, value) => {
     const { client, put, door } = await serveXds({
       stored: { "eds/web/1": { address: "10.0.0.1", port: 80 }, "eds/web/2": value },
