@@ -1,4 +1,5 @@
 import type { Logger } from "pino";
+import { ownText } from "../base/own-text.ts";
 
 /** Maximum number of invalid values that are logged at one time. Further ones are counted and shown. */
 const maxLogged = 100;
@@ -39,7 +40,7 @@ export class InvalidValues {
   }
 
   add(key: string, reason: string): void {
-    const why = reason.slice(0, maxLength);
+    const why = ownText(reason, maxLength);
     if (this.#known.get(key) === why) return;
     this.#known.set(key, why);
     if (this.#known.size > maxLogged) return;

@@ -4,10 +4,11 @@ import type { XdsResource, XdsResponse } from "./response.ts";
 import { wildcard } from "./types.ts";
 
 /**
- * What the client has for a name: a resource; the version that it says to have; null: it knows that the resource does not exist; undefined:
- * nothing that is known.
+ * What the client has for a name: the number of a resource; a version, of what it says to have or of a resource that was made for
+ * a name without one; null: it knows that the resource does not exist; undefined: nothing that is known. It keeps no resource in
+ * memory: a slow client would keep one that no other has any more.
  */
-type Sent = XdsResource | string | null | undefined;
+type Sent = number | string | null | undefined;
 
 /** What a request changes about what a stream asks for. */
 export interface Change {
@@ -27,8 +28,12 @@ interface SubscriptionOwner {
 /** Maximum number of resources in a response to names: further ones follow in the next. */
 const maxNamed = 1_000;
 
-/** Estimated memory of a name that a stream asks for, beside its text, in bytes. */
-const bytesPerName = 160;
+/**
+ * Memory of a name that a stream asks for, and how many times its text is held, in bytes: here, and in what is sent for a name
+ * without a resource. Measured with names that no other stream asks for.
+ */
+const bytesPerName = 500;
+const textsPerName = 4;
 
 const nothing: readonly never[] = [];
 const noVersions: ReadonlyMap<string, string> = new Map();
@@ -52,7 +57,7 @@ export class XdsSubscription implements Follower {
   /** Whether a response is due even if it says nothing. */
   #mustRespond = false;
   /** Names that it has asked for beside all, and does not any more: the client has to learn whether they exist. */
-  #released: string[] | undefined;
+  readonly #released = new Set<string>();
   /** The versions that the client says to have of all; undefined: that was dealt with. */
   #versions: ReadonlyMap<string, string> | undefined;
   /** The response that was sent last, and whether the client has confirmed or refused it. */
@@ -68,14 +73,16 @@ export class XdsSubscription implements Follower {
     return this.#names.keys();
   }
 
-  /** Number of names. */
+  /** Number of names, with those that the client still has to learn about. */
   get size(): number {
-    return this.#names.size;
+    return this.#names.size + this.#released.size;
   }
 
   /** Memory that its names, and the versions that it has not dealt with, take, in bytes, estimated. */
   get retainedBytes(): number {
-    return this.#nameCharacters + (this.size + (this.#versions?.size ?? 0)) * bytesPerName;
+    let bytes = this.#nameCharacters * textsPerName + this.size * bytesPerName;
+    for (const name of this.#versions?.keys() ?? nothing) bytes += name.length + bytesPerName;
+    return bytes;
   }
 
   get isOfAll(): boolean {
@@ -133,7 +140,7 @@ export class XdsSubscription implements Follower {
   /** Whether there may be something to send. */
   get hasPending(): boolean {
     if (!this.catalog.isSynced) return false;
-    if (this.#mustRespond || this.#dirty.size > 0 || this.#released !== undefined) return true;
+    if (this.#mustRespond || this.#dirty.size > 0 || this.#released.size > 0) return true;
     return (
       this.#isOfAll && (this.#versions !== undefined || this.#generation < this.catalog.generation)
     );
@@ -168,6 +175,7 @@ export class XdsSubscription implements Follower {
     this.catalog.unfollowAll(this);
     this.#names.clear();
     this.#dirty.clear();
+    this.#released.clear();
   }
 
   #stateChange({ names }: DiscoveryRequest): Change | undefined {
@@ -216,12 +224,24 @@ export class XdsSubscription implements Follower {
   #remove(name: string): void {
     if (!this.#names.delete(name)) return;
     this.#dirty.delete(name);
-    this.#nameCharacters -= name.length;
     this.catalog.unfollow(name, this);
     // The client can't know whether it still gets the resource, so that is sent again, or said not to exist.
-    if (!this.#isOfAll || !this.#stream.isDelta) return;
-    this.#released ??= [];
-    this.#released.push(name);
+    if (this.#isOfAll && this.#stream.isDelta && !this.#released.has(name))
+      this.#released.add(name);
+    else this.#nameCharacters -= name.length;
+  }
+
+  /** What the client has once it has this resource. Undefined: once it knows that there is none. */
+  #sentOf(name: string, resource: XdsResource | undefined): Sent {
+    if (resource === undefined) return null;
+    return this.catalog.resources.has(name) ? resource.number : resource.version;
+  }
+
+  /** Whether the client has the resource, or knows that there is none. */
+  #isKnown(name: string, resource: XdsResource | undefined): boolean {
+    const sent = this.#names.get(name);
+    if (resource === undefined) return sent === null;
+    return sent === resource.number || sent === resource.version;
   }
 
   /** State of the world: all that the client asks for, or of a type that is not whole, what is new. */
@@ -240,9 +260,9 @@ export class XdsSubscription implements Follower {
       if (!isWhole && resources.length === maxNamed) break;
       this.#dirty.delete(name);
       const resource = catalog.get(name);
-      const isKnown = this.#names.get(name) === resource;
-      if (resource !== undefined && (isWhole || !isKnown)) resources.push(resource);
-      this.#names.set(name, resource ?? null);
+      const isNews = isWhole || !this.#isKnown(name, resource);
+      if (resource !== undefined && isNews) resources.push(resource);
+      this.#names.set(name, this.#sentOf(name, resource));
     }
     if (resources.length === 1) return resources[0]?.alone;
     return isWhole || resources.length > 0 ? catalog.respond(resources, nothing) : undefined;
@@ -251,7 +271,7 @@ export class XdsSubscription implements Follower {
   /** Whether a resource that it names is not what the client has. */
   #hasNews(): boolean {
     for (const name of this.#dirty) {
-      if (this.#names.get(name) !== (this.catalog.get(name) ?? null)) return true;
+      if (!this.#isKnown(name, this.catalog.get(name))) return true;
     }
     return false;
   }
@@ -259,15 +279,18 @@ export class XdsSubscription implements Follower {
   #takeDelta(): XdsResponse | "lost" | undefined {
     const { catalog } = this;
     const isLevel = this.#generation + 1 === catalog.generation && this.#versions === undefined;
-    if (this.#isOfAll && isLevel && this.#names.size === 0 && this.#released === undefined) {
+    if (this.#isOfAll && isLevel && this.size === 0) {
       this.#generation = catalog.generation;
       return catalog.lastCommit() ?? "lost";
     }
     const changes = this.#changesOfAll();
     this.#generation = catalog.generation;
     if (changes === undefined) return "lost";
-    for (const name of this.#released ?? []) changes.set(name, catalog.resources.get(name));
-    this.#released = undefined;
+    for (const name of this.#released) {
+      changes.set(name, catalog.resources.get(name));
+      this.#nameCharacters -= name.length;
+    }
+    this.#released.clear();
     for (const name of changes.keys()) if (this.#names.has(name)) this.#dirty.add(name);
     let named = 0;
     for (const name of this.#dirty) {
@@ -299,10 +322,8 @@ export class XdsSubscription implements Follower {
 
   #addNamed(name: string, changes: Changes): void {
     const resource = this.catalog.get(name);
-    const sent = this.#names.get(name);
-    const has = typeof sent === "string" ? resource?.version : (resource ?? null);
-    if (sent === has) changes.delete(name);
+    if (this.#isKnown(name, resource)) changes.delete(name);
     else changes.set(name, resource);
-    this.#names.set(name, resource ?? null);
+    this.#names.set(name, this.#sentOf(name, resource));
   }
 }
