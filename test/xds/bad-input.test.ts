@@ -2,7 +2,7 @@ import { status } from "@grpc/grpc-js";
 import { describe, expect, it } from "vitest";
 import { until } from "../../src/testing/until.ts";
 import { encodeAny } from "../../src/xds/response.ts";
-import { cluster, type Received } from "./discovery-client.ts";
+import { cluster, type Received, urlOf } from "./discovery-client.ts";
 import { serveXds } from "./serving.ts";
 
 function namesIn({ resources }: Received): string[] {
@@ -90,6 +90,35 @@ describe("A stored value", () => {
     await stream.response(1);
     expect(door.report().types[1]).toMatchObject({ instances: 2, invalid: 0 });
   });
+});
+
+describe("A secret", () => {
+  it.each([
+    ["without its message", `"generic_secret":{"secret":"hunter2"}`, "DataSource"],
+    [
+      "of another type",
+      `"generic_secret":{"secret":{"inline_string":["hunter2"]}}`,
+      "inline_string",
+    ],
+    ["that is no JSON", `"generic_secret":{"secret":{"inline_string":hunter2}}`, "parsed"],
+    ["in an unknown field", `"hunter2":1`, "Secret"],
+  ])(
+    "%s is not served, and no part of it is in the log or on the status page",
+    async (_, fields, why) => {
+      const { door, lines } = await serveXds({
+        types: ["sds"],
+        stored: {
+          "sds/a": `{"@type":"${urlOf("sds")}","name":"a",${fields}}`,
+        },
+      });
+      await until("the invalid value", () => door.report().types[0]?.invalid === 1);
+      const [report] = door.report().types;
+      expect(report?.firstInvalid[0]?.why).toContain(why);
+      expect(JSON.stringify(report)).not.toContain("hunter2");
+      expect(lines.logged.join()).toContain("not served");
+      expect(lines.logged.join()).not.toContain("hunter2");
+    },
+  );
 });
 
 describe("A response that the client refuses", () => {
