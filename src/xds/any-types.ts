@@ -9,7 +9,7 @@ import {
 } from "@bufbuild/protobuf";
 import { type Any, AnySchema, FileDescriptorSetSchema } from "@bufbuild/protobuf/wkt";
 import { messageOf } from "../base/errors.ts";
-import { MessageCursor } from "../protobuf/message-cursor.ts";
+import { MessageCursor, WireFault } from "../protobuf/message-cursor.ts";
 import type { XdsType } from "./types.ts";
 
 /** The first byte of an object in JSON, and those of white space. */
@@ -35,7 +35,7 @@ export class AnyTypes {
    */
   read(type: XdsType, key: string, stored: Uint8Array): Uint8Array {
     const isJson = isJsonObject(stored);
-    const any = isJson ? this.#parse(stored) : stored;
+    const any = isJson ? this.#parse(type, stored) : stored;
     const { typeUrl, value } = anyOf(any);
     if (typeUrl !== type.url) {
       throw new InvalidValue(
@@ -53,7 +53,7 @@ export class AnyTypes {
     return any;
   }
 
-  #parse(stored: Uint8Array): Uint8Array {
+  #parse(type: XdsType, stored: Uint8Array): Uint8Array {
     try {
       const text = new TextDecoder("utf-8", { fatal: true }).decode(stored);
       const json = JSON.parse(text) as JsonValue;
@@ -61,7 +61,7 @@ export class AnyTypes {
       return toBinary(AnySchema, any);
     } catch (error) {
       throw new InvalidValue(
-        `It is not a google.protobuf.Any in JSON of a known type: ${messageOf(error)}. Store types that this ` +
+        `It is not a google.protobuf.Any in JSON of a known type: ${presentable(type, error)}. Store types that this ` +
           "service does not know in binary.",
       );
     }
@@ -76,6 +76,13 @@ export class AnyTypes {
       throw new InvalidValue(`It is not a ${message}: ${messageOf(error)}.`);
     }
   }
+}
+
+/** Why JSON is invalid. Of a secret only which field: errors cite values, and this is logged. */
+function presentable({ name }: XdsType, error: unknown): string {
+  const why = messageOf(error);
+  if (name !== "sds") return why;
+  return /^cannot decode (?:field|message) [\w.]+/.exec(why)?.[0] ?? "it can't be parsed";
 }
 
 /** A binary Any of a known type has the length of its type's URL second, which is neither white space nor a brace. */
@@ -93,13 +100,19 @@ function anyOf(bytes: Uint8Array): Any {
   }
 }
 
-/** The name of a resource, which is field 1 of each type. `value` is valid. */
+/** The name of a resource, which is field 1 of each type. */
 function nameIn(value: Uint8Array): string {
   const cursor = new MessageCursor(value);
   let name = "";
-  for (let tag = cursor.next(); tag !== 0; tag = cursor.next()) {
-    if (tag === 0x0a) name = cursor.text();
-    else cursor.skip(tag);
+  try {
+    for (let tag = cursor.next(); tag !== 0; tag = cursor.next()) {
+      if (tag === 0x0a) name = cursor.text();
+      else cursor.skip(tag);
+    }
+  } catch (error) {
+    // The library that has checked the value accepts numbers of more than 64 bits, which not every client does.
+    if (!(error instanceof WireFault)) throw error;
+    throw new InvalidValue(`Its value ${error.message}.`);
   }
   return name;
 }

@@ -1,6 +1,8 @@
 import { fromJson, type JsonObject, toBinary } from "@bufbuild/protobuf";
 import { StructSchema } from "@bufbuild/protobuf/wkt";
+import { messageOf } from "../base/errors.ts";
 import { bytesFieldSize, numberFieldSize, WireWriter } from "../protobuf/wire-writer.ts";
+import { InvalidValue } from "./any-types.ts";
 import type { Instance, Locality } from "./instance.ts";
 
 /** The name in an endpoint's metadata under which load balancers look for theirs. */
@@ -23,7 +25,7 @@ export interface EncodedInstance {
   readonly endpoint: Uint8Array;
 }
 
-/** Encodes an instance, once for all assignments that have it. */
+/** Encodes an instance, once for all assignments that have it. Throws an InvalidValue. */
 export function encodeInstance(instance: Instance, modRevision: number): EncodedInstance {
   const { address, port, weight, health, priority, locality, metadata } = instance;
   const socketAddress = message(text(0x12, address), number(0x18, port));
@@ -86,9 +88,18 @@ function encodeLocality(
 }
 
 /** An entry of the map of an envoy.config.core.v3.Metadata. */
-function metadataEntry(metadata: Instance["metadata"]): Buffer {
-  const struct = toBinary(StructSchema, fromJson(StructSchema, metadata as JsonObject));
-  return message(text(0x0a, metadataName), nested(0x12, struct));
+function metadataEntry(metadata: JsonObject): Buffer {
+  return message(text(0x0a, metadataName), nested(0x12, structOf(metadata)));
+}
+
+/** Encodes a google.protobuf.Struct. */
+function structOf(metadata: JsonObject): Uint8Array {
+  try {
+    return toBinary(StructSchema, fromJson(StructSchema, metadata));
+  } catch (error) {
+    // It is nested too deeply, or has a number that no double holds.
+    throw new InvalidValue(`Its metadata is not a google.protobuf.Struct: ${messageOf(error)}.`);
+  }
 }
 
 const none = Buffer.alloc(0);

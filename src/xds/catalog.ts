@@ -7,6 +7,9 @@ import type { XdsType } from "./types.ts";
 /** Maximum number of changed names in the commits that are kept for clients that are behind. */
 const maxLoggedNames = 20_000;
 
+/** Maximum number of resources that are kept of those that were made for names without one. Others are made again. */
+const maxAbsent = 1_000;
+
 /** Number of followers that are notified between two yields. */
 const followersPerStep = 16;
 
@@ -40,7 +43,7 @@ export class Catalog {
   readonly #sequence: Sequence;
   readonly #makeAbsent: CatalogOptions["makeAbsent"];
   readonly #resources = new Map<string, XdsResource>();
-  /** What was made for followed names without a resource. */
+  /** What was made for followed names without a resource, the oldest first. */
   readonly #absent = new Map<string, XdsResource>();
   readonly #byName = new Map<string, Set<Follower>>();
   readonly #ofAll = new Set<Follower>();
@@ -101,6 +104,8 @@ export class Catalog {
     }
     const made = this.#makeAbsent(name, this.#revision);
     this.#absent.set(name, made);
+    const [oldest] = this.#absent.keys();
+    if (this.#absent.size > maxAbsent && oldest !== undefined) this.#absent.delete(oldest);
     return made;
   }
 

@@ -1,6 +1,10 @@
 import { isIP } from "node:net";
+import type { JsonObject } from "@bufbuild/protobuf";
 import { z } from "zod";
 import { InvalidValue } from "./any-types.ts";
+
+/** Maximum size of an instance, in bytes. One is read in one step, and its metadata costs far more than its bytes. */
+const maxBytes = 16 * 1024;
 
 /** The maximum weight of an instance: the weights of some thousands of them fit into 32 bits. */
 const maxWeight = 1_000_000;
@@ -34,14 +38,15 @@ const ownForm = z.strictObject({
       sub_zone: z.string().optional(),
     })
     .optional(),
-  metadata: z.record(z.string(), z.json()).optional(),
+  // What was parsed is JSON. To check it again would take a second for a value that is nested a thousand times.
+  metadata: z.record(z.string(), z.unknown()).optional(),
 });
 
 /** An instance in the form of etcd's package naming/endpoints. */
 const etcdForm = z.looseObject({
   Op: z.literal(0).optional(),
   Addr: z.string(),
-  Metadata: z.json().optional(),
+  Metadata: z.unknown().optional(),
 });
 
 /** Where an instance is; empty: not known. */
@@ -50,8 +55,6 @@ export interface Locality {
   readonly zone: string;
   readonly subZone: string;
 }
-
-type Json = z.infer<ReturnType<typeof z.json>>;
 
 /** An instance of a service. */
 export interface Instance {
@@ -65,13 +68,18 @@ export interface Instance {
   readonly priority: number;
   readonly locality: Locality;
   /** Undefined: absent. */
-  readonly metadata: Readonly<Record<string, Json>> | undefined;
+  readonly metadata: JsonObject | undefined;
 }
 
 const nowhere: Locality = { region: "", zone: "", subZone: "" };
 
 /** Reads a stored instance, in either form. Throws an InvalidValue. */
 export function readInstance(stored: Uint8Array): Instance {
+  if (stored.byteLength > maxBytes) {
+    throw new InvalidValue(
+      `It has ${stored.byteLength} bytes, and an instance may have ${maxBytes}.`,
+    );
+  }
   const json = parse(stored);
   const isEtcd = typeof json === "object" && json !== null && "Addr" in json;
   return isEtcd ? ofEtcd(checked(etcdForm, json)) : ofOwn(checked(ownForm, json));
@@ -79,10 +87,16 @@ export function readInstance(stored: Uint8Array): Instance {
 
 function parse(stored: Uint8Array): unknown {
   try {
-    return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(stored));
-  } catch {
-    throw new InvalidValue("It is not JSON.");
+    return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(stored), finite);
+  } catch (error) {
+    throw error instanceof InvalidValue ? error : new InvalidValue("It is not JSON.");
   }
+}
+
+/** Of numbers such as 1e999 JavaScript makes Infinity, which no google.protobuf.Struct may have. */
+function finite(_key: string, value: unknown): unknown {
+  if (typeof value !== "number" || Number.isFinite(value)) return value;
+  throw new InvalidValue("It has a number that is too large.");
 }
 
 function checked<T>(form: z.ZodType<T>, json: unknown): T {
@@ -99,7 +113,8 @@ function ofOwn(given: z.infer<typeof ownForm>): Instance {
   const { address, port: number, weight, health = "UNKNOWN", priority = 0, locality } = given;
   const { metadata } = given;
   return {
-    ...{ address: checkedIp(address), port: number, weight, priority, metadata },
+    ...{ address: checkedIp(address), port: number, weight, priority },
+    metadata: metadata as JsonObject | undefined,
     health: healthStates.indexOf(health),
     locality:
       locality === undefined
@@ -125,7 +140,7 @@ function ofEtcd({ Addr: given, Metadata: metadata }: z.infer<typeof etcdForm>): 
   };
 }
 
-function isRecord(json: Json | undefined): json is Record<string, Json> {
+function isRecord(json: unknown): json is JsonObject {
   return typeof json === "object" && json !== null && !Array.isArray(json);
 }
 

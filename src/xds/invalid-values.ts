@@ -1,5 +1,6 @@
 import type { Logger } from "pino";
 import { messageOf } from "../base/errors.ts";
+import { ownText } from "../base/own-text.ts";
 import { InvalidValue } from "./any-types.ts";
 
 /** Maximum number of invalid values that are logged at one time. Further ones are counted and shown. */
@@ -44,7 +45,7 @@ export class InvalidValues {
   add(key: string, cause: unknown): void {
     const text = messageOf(cause);
     const reason = cause instanceof InvalidValue ? text : `It can't be read: ${text}.`;
-    const why = reason.slice(0, maxLength);
+    const why = ownText(reason, maxLength);
     if (this.#known.get(key) === why) return;
     this.#known.set(key, why);
     if (this.#known.size > maxLogged) return;

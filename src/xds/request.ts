@@ -1,8 +1,12 @@
 import { invalidRequest } from "../base/errors.ts";
+import { ownText } from "../base/own-text.ts";
 import { MessageCursor, WireFault } from "../protobuf/message-cursor.ts";
 
 /** Maximum length of the text of a NACK that is kept, in characters. */
 const maxMessageLength = 1_024;
+
+/** Maximum length of a version that is kept, in characters. No resource has one of that length. */
+const maxVersionLength = 64;
 
 /** Maximum length of a node's id that is kept, in characters. */
 const maxNodeLength = 256;
@@ -91,9 +95,9 @@ function read(cursor: MessageCursor, tags: Tags, maxNames: number): DiscoveryReq
       if (versions === noVersions) versions = new Map();
       if (versions.size === maxNames) throw new WireFault(`has more than ${maxNames} versions`);
       const [name, version] = texts(cursor, 0x12);
-      versions.set(name, version);
-    } else if (tag === tags.node) node = texts(cursor, absent)[0].slice(0, maxNodeLength);
-    else if (tag === tags.refusal) refusal = texts(cursor, 0x12)[1].slice(0, maxMessageLength);
+      versions.set(name, ownText(version, maxVersionLength));
+    } else if (tag === tags.node) node = ownText(texts(cursor, absent)[0], maxNodeLength);
+    else if (tag === tags.refusal) refusal = ownText(texts(cursor, 0x12)[1], maxMessageLength);
     else cursor.skip(tag);
   }
   return { typeUrl, nonce, names, removed, versions, node, refusal };

@@ -137,11 +137,11 @@ function textSize(text: string): number {
   return bytesFieldSize(Buffer.byteLength(text));
 }
 
-/** Encodes a google.protobuf.Any. */
+/** Encodes a google.protobuf.Any, in memory of its own: it is kept, and what else is in a pool of buffers is not. */
 export function encodeAny(typeUrl: string, value: Uint8Array): Buffer {
   const urlSize = Buffer.byteLength(typeUrl);
   const size = bytesFieldSize(urlSize) + bytesFieldSize(value.byteLength);
-  const writer = new WireWriter(Buffer.allocUnsafe(size));
+  const writer = new WireWriter(Buffer.allocUnsafeSlow(size));
   writer.textField(0x0a, typeUrl, urlSize);
   writer.byte(0x12);
   writer.varint(value.byteLength);

@@ -8,7 +8,11 @@ export const xdsBounds: readonly Bound[] = [
       "`--max-subscribe-watches`, and what a request may have of each kind; counted with parts of requests of open streams",
     per: "stream, connection, process",
     atBound: "the stream ends with TOO_MANY_STREAMS",
-    shownBy: ["with more names than a stream may have ends with RESOURCE_EXHAUSTED"],
+    shownBy: [
+      "with more names than a stream may have ends with RESOURCE_EXHAUSTED",
+      "has the names that it has given up among its own until it learns whether they exist",
+      "are cut where they may have any length, and the rest is not held",
+    ],
   },
   {
     what: "what a client of xDS has not been sent",
@@ -26,10 +30,13 @@ export const xdsBounds: readonly Bound[] = [
   {
     what: "resources of xDS, and the instances that they are computed from",
     owners: ["Catalog", "Feed", "StoredType", "Services"],
-    bound: "objects in the cache; of services without instances, the names that streams ask for",
+    bound: "objects in the cache; 1,000 of services without instances",
     per: "type",
-    atBound: "",
-    shownBy: ["%s is not served, and the last valid one stays"],
+    atBound: "those of further services without instances are made for each client",
+    shownBy: [
+      "%s is not served, and the last valid one stays",
+      "takes no more memory than is charged for it",
+    ],
   },
   {
     what: "changes of xDS that a client which asks for all may be behind",

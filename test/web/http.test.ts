@@ -51,6 +51,7 @@ describe.each(["1.1", "2"] as const)("HTTP/%s", (version) => {
     ["has an unknown name", '{"view":"VIEW_ALL"}', 'unknown value "VIEW_ALL"'],
     ["has another type", '{"key":1}', "invalid value for string field key: 1"],
     ["has half a character", '{"key":"a\\ud800"}', 'for string field key: "a\\ud800"'],
+    ["has a number of 300 digits", `{"revision":1${"0".repeat(299)}}`, "invalid value for int64"],
     ["has a field twice", '{"history_id":"a","historyId":"a"}', 'duplicate field "historyId"'],
     ["is not UTF-8", Buffer.of(0x7b, 0x22, 0xff, 0x22, 0x7d), "invalid UTF-8"],
     ["is deep", `{"readMask":${"[".repeat(9_000)}`, "it is not one JSON object"],

@@ -1,7 +1,8 @@
 import { status } from "@grpc/grpc-js";
 import { describe, expect, it } from "vitest";
 import { until } from "../../src/testing/until.ts";
-import { cluster, type Received } from "./discovery-client.ts";
+import { encodeAny } from "../../src/xds/response.ts";
+import { cluster, type Received, urlOf } from "./discovery-client.ts";
 import { serveXds } from "./serving.ts";
 
 function namesIn({ resources }: Received): string[] {
@@ -21,6 +22,14 @@ function nestedMetadata(depth: number): string {
   const nested = "[".repeat(depth) + "]".repeat(depth);
   return `{"address":"10.0.0.2","port":80,"metadata":{"a":${nested}}}`;
 }
+/** A cluster with the name "bad" and an unknown field whose number has more than 64 bits. */
+const clusterBeyond64Bits = encodeAny(
+  cdsType,
+  Buffer.from([0x0a, 3, ...Buffer.from("bad"), 0xc0, 0x3e, ...Array<number>(9).fill(0xff), 0x7f]),
+);
+
+/** Arrays in one another, more than a message may have. */
+const deep = JSON.parse(`${"[".repeat(150)}${"]".repeat(150)}`) as unknown;
 
 describe("A stored value", () => {
   it.each<[string, Buffer | string | object, string]>([
@@ -49,6 +58,7 @@ describe("A stored value", () => {
       anyOfBytes(cdsType, Buffer.from([0x0a, 0x03, 0x62, 0xff, 0x64])),
       "utf-8",
     ],
+    ["with a number of more than 64 bits", clusterBeyond64Bits, "more than 64 bits"],
   ])("%s is not served, and the last valid one stays", async (_, value, why) => {
     const { client, put, door, lines } = await serveXds({
       stored: { "cds/bad": cluster("bad"), "cds/good": cluster("good") },
@@ -78,6 +88,14 @@ describe("A stored value", () => {
     ["of etcd that is a deletion", { Op: 1, Addr: "10.0.0.1:80" }],
     ["with metadata that is nested too deeply", nestedMetadata(100)],
     ["with metadata that is nested far too deeply", nestedMetadata(100_000)],
+    ["with metadata nested too deeply", { address: "10.0.0.1", port: 80, metadata: { deep } }],
+    ["of etcd with metadata nested too deeply", { Addr: "10.0.0.1:80", Metadata: { deep } }],
+    [
+      "nested beyond the stack",
+      `{"address":"10.0.0.1","port":80,"metadata":{"a":${"[".repeat(8_000)}${"]".repeat(8_000)}}}`,
+    ],
+    ["with too large a number", `{"address":"10.0.0.1","port":80,"metadata":{"a":1e999}}`],
+    ["of more than 16 KiB", { address: "10.0.0.1", port: 80, metadata: { a: "x".repeat(16_384) } }],
   ])("of an instance %s is not served, and the others are", async (_, value) => {
     const { client, put, door } = await serveXds({
       stored: { "eds/web/1": { address: "10.0.0.1", port: 80 }, "eds/web/2": value },
@@ -90,6 +108,35 @@ describe("A stored value", () => {
     await stream.response(1);
     expect(door.report().types[1]).toMatchObject({ instances: 2, invalid: 0 });
   });
+});
+
+describe("A secret", () => {
+  it.each([
+    ["without its message", `"generic_secret":{"secret":"hunter2"}`, "DataSource"],
+    [
+      "of another type",
+      `"generic_secret":{"secret":{"inline_string":["hunter2"]}}`,
+      "inline_string",
+    ],
+    ["that is no JSON", `"generic_secret":{"secret":{"inline_string":hunter2}}`, "parsed"],
+    ["in an unknown field", `"hunter2":1`, "Secret"],
+  ])(
+    "%s is not served, and no part of it is in the log or on the status page",
+    async (_, fields, why) => {
+      const { door, lines } = await serveXds({
+        types: ["sds"],
+        stored: {
+          "sds/a": `{"@type":"${urlOf("sds")}","name":"a",${fields}}`,
+        },
+      });
+      await until("the invalid value", () => door.report().types[0]?.invalid === 1);
+      const [report] = door.report().types;
+      expect(report?.firstInvalid[0]?.why).toContain(why);
+      expect(JSON.stringify(report)).not.toContain("hunter2");
+      expect(lines.logged.join()).toContain("not served");
+      expect(lines.logged.join()).not.toContain("hunter2");
+    },
+  );
 });
 
 describe("A response that the client refuses", () => {

@@ -2,11 +2,13 @@ import { pino } from "pino";
 import { describe, expect, it } from "vitest";
 import { Catalog } from "../../src/xds/catalog.ts";
 import { Refusals } from "../../src/xds/refusals.ts";
+import { readRequest } from "../../src/xds/request.ts";
 import { Sequence, XdsResource } from "../../src/xds/response.ts";
+import { emptyAssignment } from "../../src/xds/services.ts";
 import { XdsSubscription } from "../../src/xds/subscription.ts";
 import { xdsTypes } from "../../src/xds/types.ts";
 import { FakeClock } from "../fake-clock.ts";
-import { heldBytes } from "../heap.ts";
+import { heapOfEach, heldBytes } from "../heap.ts";
 import { Recorder } from "../server/served.ts";
 
 const [type] = xdsTypes;
@@ -16,7 +18,74 @@ function catalogOf(sequence: Sequence): Catalog {
   return new Catalog({ type: type as NonNullable<typeof type>, clock: new FakeClock(), sequence });
 }
 
+/** A length-delimited field of a message. */
+function field(tag: number, content: Buffer): Buffer {
+  const head = Buffer.from([tag, 0x80, 0x80, 0x80, 0]);
+  // A number of 28 bits in four bytes, which need not be the fewest.
+  for (let i = 0; i < 4; i++)
+    head[i + 1] = ((content.length >>> (7 * i)) & 0x7f) | (i < 3 ? 0x80 : 0);
+  return Buffer.concat([head, content]);
+}
+
+describe("Texts of a request", () => {
+  it("are cut where they may have any length, and the rest is not held", () => {
+    const long = Buffer.alloc(200_000, "x");
+    const version = Buffer.concat([field(0x0a, Buffer.from("web")), field(0x12, long)]);
+    const message = Buffer.concat([
+      ...[field(0x0a, field(0x0a, long)), field(0x2a, version), field(0x3a, field(0x12, long))],
+    ]);
+    const read = () => readRequest(message, true, 10);
+    expect(read().node.length).toBe(256);
+    expect(read().refusal?.length).toBe(1_024);
+    expect(read().versions.get("web")?.length).toBe(64);
+    expect(heapOfEach(20, read)).toBeLessThan(10_000);
+  });
+});
+
+describe("A name without a resource", () => {
+  it("takes no more memory than is charged for it", () => {
+    const sequence = new Sequence();
+    const eds = xdsTypes[1] as NonNullable<typeof type>;
+    const catalog = new Catalog({
+      ...{ type: eds, clock: new FakeClock(), sequence },
+      makeAbsent: (name, revision) => emptyAssignment(eds, name, revision, sequence),
+    });
+    catalog.commit([], [], 1);
+    const subscription = new XdsSubscription(catalog, { isDelta: true, pump: () => {} });
+    const ask = (i: number): void => {
+      const added = [`service-${i}`];
+      subscription.apply({ added, removed: [], all: undefined }, new Map());
+      expect(subscription.take()).toMatchObject({ resources: [{ name: added[0] }] });
+    };
+    // Those that are kept for all clients.
+    for (let i = 0; i < 1_000; i++) ask(-i);
+    let next = 0;
+    const charged = subscription.retainedBytes / subscription.size;
+    expect(heapOfEach(2_000, () => ask(next++))).toBeLessThan(charged);
+    // What was made for it is no longer kept. It is the same when it is made again.
+    subscription.changed("service-0");
+    expect(subscription.take()).toBeUndefined();
+  });
+});
+
 describe("A delta client of all resources", () => {
+  it("has the names that it has given up among its own until it learns whether they exist", () => {
+    const catalog = catalogOf(new Sequence());
+    const subscription = new XdsSubscription(catalog, { isDelta: true, pump: () => {} });
+    catalog.commit([], [], 1);
+    subscription.apply({ added: [], removed: [], all: true }, new Map());
+    subscription.take();
+    const before = subscription.retainedBytes;
+    const names = ["a", "b", "c"];
+    subscription.apply({ added: names, removed: [], all: undefined }, new Map());
+    subscription.apply({ added: [], removed: names, all: undefined }, new Map());
+    expect(subscription.size).toBe(3);
+    expect(subscription.retainedBytes).toBeGreaterThan(before);
+    expect(subscription.take()).toMatchObject({ removed: names });
+    expect(subscription.size).toBe(0);
+    expect(subscription.retainedBytes).toBe(before);
+  });
+
   it("that is further behind than the log ends, so that its client comes back", () => {
     const sequence = new Sequence();
     const catalog = catalogOf(sequence);

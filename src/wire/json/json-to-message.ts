@@ -261,8 +261,12 @@ function integerOf(field: Field, given: unknown, least: bigint, greatest: bigint
   return value;
 }
 
+/** Maximum length of an integer, in characters: that of 64 bits has 20, or more with a fraction of zeros. */
+const maxIntegerLength = 256;
+
 /** An integer that may be written with a fraction of zeros or an exponent; undefined: it is not one. */
 function exactInteger(text: string): bigint | undefined {
+  if (text.length > maxIntegerLength) return undefined;
   if (/^-?(?:0|[1-9]\d{0,20})$/.test(text)) return BigInt(text);
   if (!/^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/.test(text)) return undefined;
   const number = Number(text);
@@ -298,7 +302,10 @@ function tokenOf(value: unknown): string {
   if (value instanceof NumberText) return value.text.slice(0, maxToken);
   if (Array.isArray(value)) return "[";
   if (isObject(value)) return "{";
-  return JSON.stringify(value).slice(0, maxToken);
+  return JSON.stringify(typeof value === "string" ? value.slice(0, maxToken) : value).slice(
+    0,
+    maxToken,
+  );
 }
 
 const maxToken = 256;

@@ -2,12 +2,17 @@ import { isUtf8 } from "node:buffer";
 import { GrowingBuffer } from "../../base/growing-buffer.ts";
 import { InvalidJson } from "./invalid-json.ts";
 
-const OPEN = [0x7b, 0x5b]; // { [
-const CLOSE = [0x7d, 0x5d]; // } ]
-const SPACES = [0x20, 0x09, 0x0a, 0x0d];
+const OPEN_OBJECT = 0x7b;
+const OPEN_ARRAY = 0x5b;
+const CLOSE_OBJECT = 0x7d;
+const CLOSE_ARRAY = 0x5d;
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 const COMMA = 0x2c;
+
+function isSpace(byte: number): boolean {
+  return byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09;
+}
 
 /**
  * Maximum number of objects, arrays and their members in one value: parsing them takes time and memory, not their bytes. It is
@@ -57,7 +62,10 @@ export class JsonValues {
 
   /** Whether nothing but white space is left. */
   get isEmpty(): boolean {
-    return this.#bytes.bytes.every((byte) => SPACES.includes(byte));
+    const { bytes } = this.#bytes;
+    let at = 0;
+    while (at < bytes.length && isSpace(bytes[at] as number)) at++;
+    return at === bytes.length;
   }
 
   /** Makes what is held keep no larger buffer alive. */
@@ -69,27 +77,33 @@ export class JsonValues {
     this.#bytes.clear();
   }
 
+  /** Each byte costs a few comparisons, since a request may consist of white space alone. */
   #endOfValue(bytes: Buffer): number | undefined {
-    for (; this.#position < bytes.length; this.#position++) {
-      const byte = bytes[this.#position] as number;
+    let position = this.#position;
+    for (; position < bytes.length; position++) {
+      const byte = bytes[position] as number;
       if (this.#isInString) {
-        if (byte === BACKSLASH) this.#position++;
+        if (byte === BACKSLASH) position++;
         else if (byte === QUOTE) this.#isInString = false;
-      } else if (OPEN.includes(byte)) {
+      } else if (isSpace(byte)) {
+      } else if (byte === OPEN_OBJECT || byte === OPEN_ARRAY) {
         this.#depth++;
         this.#count();
-      } else if (CLOSE.includes(byte) && this.#depth > 0) {
-        this.#depth--;
-        if (this.#depth === 0) return ++this.#position;
-      } else if (byte === QUOTE && this.#depth > 0) {
-        this.#isInString = true;
-      } else if (byte === COMMA && this.#depth > 0) {
-        this.#count();
-      } else if (this.#depth === 0 && !SPACES.includes(byte)) {
-        const named = bytes.subarray(this.#position, this.#position + maxNamed);
+      } else if (this.#depth === 0) {
+        const named = bytes.subarray(position, position + maxNamed);
         throw new InvalidJson(unexpected(named.toString("utf8")));
+      } else if (byte === QUOTE) {
+        this.#isInString = true;
+      } else if (byte === COMMA) {
+        this.#count();
+      } else if (byte === CLOSE_OBJECT || byte === CLOSE_ARRAY) {
+        this.#depth--;
+        if (this.#depth > 0) continue;
+        this.#position = position + 1;
+        return this.#position;
       }
     }
+    this.#position = position;
     return undefined;
   }
 
