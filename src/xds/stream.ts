@@ -89,10 +89,9 @@ export class XdsStream extends MessageSender implements OpenStream {
     return made;
   }
 
-  /** The client has confirmed or refused the last response of a type. */
+  /** The client has confirmed or refused a response. */
   answered(): void {
-    const clusters = this.#of("cds");
-    if (clusters !== undefined) this.#warming.confirmed(clusters);
+    this.#warming.confirmed(this.#of("cds")?.confirmed ?? 0);
   }
 
   /** Charges what it retains: its names. */
@@ -141,7 +140,7 @@ export class XdsStream extends MessageSender implements OpenStream {
       }
       if (response === undefined) continue;
       const { type, resources } = response;
-      if (type.name === "cds" && resources.length > 0) this.#warming.begin();
+      if (type.name === "cds" && resources.length > 0) this.#warming.begin(response.number);
       const frames = response.frames(this.isDelta);
       this.context.observer?.sent(this.#options.method, 1, sizeOf(frames) - prefixSize);
       return frames;

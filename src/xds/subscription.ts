@@ -55,9 +55,9 @@ export class XdsSubscription implements Follower {
   #released: string[] | undefined;
   /** The versions that the client says to have of all; undefined: that was dealt with. */
   #versions: ReadonlyMap<string, string> | undefined;
-  /** The response that was sent last, and whether the client has confirmed or refused it. */
+  /** The response that was sent last, and the nonce of the last one that the client has confirmed or refused; 0: none. */
   sent: XdsResponse | undefined;
-  isConfirmed = true;
+  confirmed = 0;
 
   constructor(catalog: Catalog, stream: SubscriptionOwner) {
     this.catalog = catalog;
@@ -117,9 +117,9 @@ export class XdsSubscription implements Follower {
 
   /** The client answers the response with this nonce. Returns whether that is the last one. */
   answered(nonce: string): boolean {
-    const isLast = this.sent !== undefined && Number(nonce) === this.sent.number;
-    if (isLast) this.isConfirmed = true;
-    return isLast;
+    const [number, last] = [Number(nonce), this.sent?.number ?? 0];
+    if (number > this.confirmed && number <= last) this.confirmed = number;
+    return number === last;
   }
 
   changed(name: string): void {
@@ -159,7 +159,6 @@ export class XdsSubscription implements Follower {
     const isUsed = this.sent !== undefined && response.number <= this.sent.number;
     const fresh = isUsed ? this.catalog.respond(response.resources, response.removed) : response;
     this.sent = fresh;
-    this.isConfirmed = false;
     return fresh;
   }
 

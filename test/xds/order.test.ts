@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { Cacher } from "../../src/cacher/cacher.ts";
 import { until } from "../../src/testing/until.ts";
+import type { XdsReport } from "../../src/xds/xds-door.ts";
 import type { DiscoveryStream } from "./discovery-client.ts";
 import { serveXds } from "./serving.ts";
 
@@ -48,6 +49,10 @@ async function serveOne() {
   return { ...served, stream };
 }
 
+function servedOf(door: { report(): XdsReport }, name: string): number | undefined {
+  return door.report().types.find(({ type }) => type === name)?.served;
+}
+
 async function confirm(stream: DiscoveryStream, at: number): Promise<void> {
   const { type, nonce } = await stream.response(at);
   stream.send({ type, nonce });
@@ -72,17 +77,39 @@ describe("A route to a new cluster", () => {
     expect((await stream.response(7)).type).toBe("rds");
   });
 
-  it("is sent after a second to a client that confirms nothing", async () => {
-    const { stream, put, clock, cachers } = await serveOne();
+  it("is sent after ten seconds to a client that confirms nothing", async () => {
+    const { stream, put, clock, door } = await serveOne();
     await put("cds/new", edsCluster("new"));
     expect((await stream.response(3)).type).toBe("cds");
-    const last = await put("rds/main", route("main", "new"));
-    await cachers.get("rds")?.reachKnownRevision(last);
-    clock.advance(999);
+    await put("rds/main", route("main", "new"));
+    await put("rds/other", route("other", "new"));
+    // Both routes were committed in order, so that the first one waits for the client alone.
+    await until("the routes", () => servedOf(door, "rds") === 2);
+    clock.advance(9_999);
+    // What follows shows that the server sends, and not the route.
     stream.send({ type: "eds", names: ["new"] });
     expect((await stream.response(4)).type).toBe("eds");
     clock.advance(1);
     expect((await stream.response(5)).type).toBe("rds");
+  });
+
+  it("does not wait for endpoints that change again and again", async () => {
+    const { stream, put, clock } = await serveOne();
+    await put("cds/new", edsCluster("new"));
+    await put("rds/main", route("main", "new"));
+    const { nonce } = await stream.response(3);
+    stream.send({ type: "eds", names: ["new"] });
+    const endpoints = await stream.response(4);
+    stream.send({ type: "cds", nonce });
+    stream.send({ type: "eds", names: ["other"] });
+    await stream.response(5);
+    clock.advance(25);
+    await put("eds/new/2", { address: "10.0.0.3", port: 80 });
+    expect((await stream.response(6)).type).toBe("eds");
+    // The client confirms what it had to confirm, behind a change.
+    stream.send({ type: "eds", nonce: endpoints.nonce });
+    await confirm(stream, 5);
+    expect((await stream.response(7)).type).toBe("rds");
   });
 
   it("waits for the cache of clusters, which may learn of them later", async () => {
@@ -91,10 +118,10 @@ describe("A route to a new cluster", () => {
       stored: { "rds/main": route("main", "old") },
     });
     const clusters = cachers.get("cds") as Cacher;
-    const reach = clusters.reachCurrentRevision.bind(clusters);
-    clusters.reachCurrentRevision = async (signal) => {
+    const reach = clusters.reachKnownRevision.bind(clusters);
+    clusters.reachKnownRevision = async (...known) => {
       await held.promise;
-      return reach(signal);
+      return reach(...known);
     };
     const stream = client.delta();
     stream.send({ type: "rds", names: ["main"] });
