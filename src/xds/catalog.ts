@@ -21,7 +21,7 @@ export interface Follower {
 /** The names that changed together. */
 interface Commit {
   readonly resources: readonly XdsResource[];
-  readonly removed: readonly string[];
+  readonly removed: readonly XdsResource[];
 }
 
 /** What changes since a commit, by name; undefined: it was removed. */
@@ -125,7 +125,11 @@ export class Catalog {
   }
 
   /** Replaces resources, and removes others. The first commit of all has the whole state, which may be empty. */
-  commit(resources: readonly XdsResource[], removed: readonly string[], revision: number): void {
+  commit(
+    resources: readonly XdsResource[],
+    removed: readonly XdsResource[],
+    revision: number,
+  ): void {
     this.#revision = Math.max(this.#revision, revision);
     const isFirst = !this.#isSynced;
     this.#isSynced = true;
@@ -135,7 +139,7 @@ export class Catalog {
       this.#resources.set(resource.name, resource);
       this.#absent.delete(resource.name);
     }
-    for (const name of removed) this.#resources.delete(name);
+    for (const { name } of removed) this.#resources.delete(name);
     this.#generation++;
     this.#log.push({ resources, removed });
     this.#loggedNames += size;
@@ -148,7 +152,7 @@ export class Catalog {
     // All followers have waited for the first state.
     const names = isFirst
       ? [...this.#byName.keys()]
-      : [...resources.map(({ name }) => name), ...removed];
+      : [...resources, ...removed].map(({ name }) => name);
     runInTimeSlices(this.#clock, this.#notify(names));
   }
 
@@ -164,9 +168,21 @@ export class Catalog {
     for (let at = this.#log.length - missing; at < this.#log.length; at++) {
       const commit = this.#log.at(at) as Commit;
       for (const resource of commit.resources) changes.set(resource.name, resource);
-      for (const name of commit.removed) changes.set(name, undefined);
+      for (const { name } of commit.removed) changes.set(name, undefined);
     }
     return changes;
+  }
+
+  /** What was removed after the commit with this generation; empty if that is not known any more. */
+  removedSince(generation: number): ReadonlyMap<string, XdsResource> {
+    const removed = new Map<string, XdsResource>();
+    const first = this.#log.length - (this.#generation - generation);
+    for (let at = first; at >= 0 && at < this.#log.length; at++) {
+      const commit = this.#log.at(at) as Commit;
+      for (const resource of commit.removed) removed.set(resource.name, resource);
+    }
+    for (const name of removed.keys()) if (this.#resources.has(name)) removed.delete(name);
+    return removed;
   }
 
   /** The response with the last commit, which most followers of all get. */

@@ -110,12 +110,12 @@ export class Services implements FeedTarget {
     const { catalog, sequence } = this.#options;
     this.#timer = undefined;
     const resources: XdsResource[] = [];
-    const removed: string[] = [];
+    const removed: XdsResource[] = [];
     for (const service of this.#changed) {
       const instances = this.#services.get(service);
       const current = catalog.resources.get(service);
       if (instances === undefined) {
-        if (current !== undefined) removed.push(service);
+        if (current !== undefined) removed.push(current);
         continue;
       }
       const sorted = [...instances].sort(([a], [b]) => compareKeys(a, b));

@@ -94,14 +94,12 @@ export class StoredType implements FeedTarget {
       else if (current !== undefined) removed.push(current);
     }
     const isEarly = referring !== undefined && removed.length > 0 && catalog.isSynced;
-    const names = removed.map(({ name }) => name);
-    catalog.commit(resources, isEarly ? [] : names, revision);
+    catalog.commit(resources, isEarly ? [] : removed, revision);
     if (!isEarly) return;
     void referring(revision).then(() => {
       // Those that were not stored again meanwhile.
       const still = removed.filter((each) => catalog.resources.get(each.name) === each);
-      const gone = still.map(({ name }) => name);
-      catalog.commit([], gone, revision);
+      catalog.commit([], still, revision);
     });
   }
 }

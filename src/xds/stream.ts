@@ -170,19 +170,19 @@ export class XdsStream extends MessageSender implements OpenStream {
 
   /**
    * The first subscription that has something to send now: what refers to clusters waits until those are warm, and clusters are
-   * removed behind everything else.
+   * removed behind everything else, also behind what a client that has just come back has yet to ask for.
    */
   #pending(): XdsSubscription | undefined {
     let removal: XdsSubscription | undefined;
-    let mayRemove = true;
     for (const subscription of this.#subscriptions) {
       if (subscription?.hasPending !== true) continue;
       const { name, refersToClusters } = subscription.catalog.type;
-      if (refersToClusters && this.#warming.isActive(this.#of("eds"))) mayRemove = false;
-      else if (name === "cds" && subscription.hasOnlyRemovals) removal = subscription;
+      if (refersToClusters && this.#warming.isActive(this.#of("eds"))) continue;
+      if (name === "cds" && subscription.hasOnlyRemovals) removal = subscription;
       else return subscription;
     }
-    return mayRemove ? removal : undefined;
+    if (removal !== undefined && this.#warming.isActive(this.#of("eds"))) return undefined;
+    return removal;
   }
 
   #of(name: TypeName): XdsSubscription | undefined {

@@ -53,6 +53,8 @@ export class XdsSubscription implements Follower {
   #mustRespond = false;
   /** Names that it has asked for beside all, and does not any more: the client has to learn whether they exist. */
   #released: string[] | undefined;
+  /** Of all: what was removed, and the client still has, since what refers to it goes first. Undefined: what it has is not known. */
+  readonly #leaving = new Map<string, XdsResource | undefined>();
   /** The versions that the client says to have of all; undefined: that was dealt with. */
   #versions: ReadonlyMap<string, string> | undefined;
   /** The response that was sent last, and the nonce of the last one that the client has confirmed or refused; 0: none. */
@@ -95,6 +97,7 @@ export class XdsSubscription implements Follower {
     this.#hasBegun = true;
     this.#isLegacy = isFirst && all === true && added.length === 0;
     for (const name of removed) this.#remove(name);
+    if (all !== undefined) this.#leaving.clear();
     if (all === true) {
       this.#isOfAll = true;
       catalog.followAll(this);
@@ -134,25 +137,37 @@ export class XdsSubscription implements Follower {
   get hasPending(): boolean {
     if (!this.catalog.isSynced) return false;
     if (this.#mustRespond || this.#dirty.size > 0 || this.#released !== undefined) return true;
-    return (
-      this.#isOfAll && (this.#versions !== undefined || this.#generation < this.catalog.generation)
-    );
+    if (!this.#isOfAll) return false;
+    const isBehind = this.#generation < this.catalog.generation;
+    return isBehind || this.#versions !== undefined || this.#leaving.size > 0;
   }
 
-  /** Whether all that it has to send is that resources of all were removed. */
+  /** Whether all that it has to send is that resources which the client has were removed. */
   get hasOnlyRemovals(): boolean {
-    if (this.#mustRespond || this.#dirty.size > 0 || this.#versions !== undefined) return false;
-    const changes = this.catalog.changesSince(this.#generation) ?? new Map<string, undefined>();
+    if (this.#mustRespond || this.#versions !== undefined || this.#released !== undefined) {
+      return false;
+    }
+    for (const name of this.#dirty) if (!this.#isRemoval(name)) return false;
+    if (!this.#isOfAll) return this.#dirty.size > 0;
+    const changes = this.catalog.changesSince(this.#generation);
+    if (changes === undefined) return false;
     for (const resource of changes.values()) if (resource !== undefined) return false;
-    return changes.size > 0;
+    return changes.size + this.#leaving.size + this.#dirty.size > 0;
   }
 
   /**
    * Takes the next response; undefined: nothing is due. "lost": what the client has is no longer known, so that it has to
-   * begin again.
+   * begin again. Clusters that were removed are in none with others: their removal comes behind the change of what refers to
+   * them.
    */
   take(): XdsResponse | "lost" | undefined {
-    const response = this.#stream.isDelta ? this.#takeDelta() : this.#takeState();
+    const { catalog } = this;
+    const keepsRemoved = catalog.type.name === "cds" && !this.hasOnlyRemovals;
+    if (keepsRemoved) this.#keepRemoved();
+    const response = this.#stream.isDelta
+      ? this.#takeDelta(keepsRemoved)
+      : this.#takeState(keepsRemoved);
+    if (!keepsRemoved) this.#leaving.clear();
     this.#mustRespond = false;
     if (response === undefined || response === "lost") return response;
     // A nonce is used once.
@@ -223,23 +238,54 @@ export class XdsSubscription implements Follower {
     this.#released.push(name);
   }
 
-  /** State of the world: all that the client asks for, or of a type that is not whole, what is new. */
-  #takeState(): XdsResponse | undefined {
+  /** Whether a name is of a resource that the client has, and that was removed. */
+  #isRemoval(name: string): boolean {
+    const sent = this.#names.get(name);
+    return sent !== undefined && sent !== null && this.catalog.get(name) === undefined;
+  }
+
+  /** What was removed of all since the last response is leaving. */
+  #keepRemoved(): void {
     const { catalog } = this;
-    const isNew = this.#mustRespond || this.#generation < catalog.generation;
+    if (!this.#isOfAll) return;
+    if (this.#versions === undefined) {
+      for (const [name, removed] of catalog.removedSince(this.#generation)) {
+        this.#leaving.set(name, removed);
+      }
+    } else {
+      for (const name of this.#versions.keys()) this.#leaving.set(name, undefined);
+    }
+    for (const name of this.#leaving.keys()) {
+      if (catalog.resources.has(name)) this.#leaving.delete(name);
+    }
+  }
+
+  /** State of the world: all that the client asks for, or of a type that is not whole, what is new. */
+  #takeState(keepsRemoved: boolean): XdsResponse | undefined {
+    const { catalog } = this;
+    const isBehind = this.#generation < catalog.generation || this.#leaving.size > 0;
     this.#generation = catalog.generation;
     this.#versions = undefined;
     if (this.#isOfAll) {
       this.#dirty.clear();
-      return isNew ? catalog.whole() : undefined;
+      if (!isBehind && !this.#mustRespond) return undefined;
+      const kept = keepsRemoved ? [...this.#leaving.values()] : [];
+      if (kept.length === 0) return catalog.whole();
+      const all = [...catalog.resources.values(), ...kept.filter((each) => each !== undefined)];
+      return catalog.respond(all, nothing);
     }
     const isWhole = catalog.type.isWhole && (this.#mustRespond || this.#hasNews());
     const resources: XdsResource[] = [];
     for (const name of isWhole ? this.#names.keys() : this.#dirty) {
       if (!isWhole && resources.length === maxNamed) break;
+      const sent = this.#names.get(name);
+      if (keepsRemoved && this.#isRemoval(name)) {
+        if (typeof sent === "object" && sent !== null) resources.push(sent);
+        continue;
+      }
       this.#dirty.delete(name);
       const resource = catalog.get(name);
-      const isKnown = this.#names.get(name) === resource;
+      const isKnown = sent === resource;
       if (resource !== undefined && (isWhole || !isKnown)) resources.push(resource);
       this.#names.set(name, resource ?? null);
     }
@@ -255,21 +301,30 @@ export class XdsSubscription implements Follower {
     return false;
   }
 
-  #takeDelta(): XdsResponse | "lost" | undefined {
+  #takeDelta(keepsRemoved: boolean): XdsResponse | "lost" | undefined {
     const { catalog } = this;
     const isLevel = this.#generation + 1 === catalog.generation && this.#versions === undefined;
-    if (this.#isOfAll && isLevel && this.#names.size === 0 && this.#released === undefined) {
+    const isOfAllAlone = this.#isOfAll && this.#names.size === 0 && this.#released === undefined;
+    if (isOfAllAlone && isLevel && this.#leaving.size === 0) {
       this.#generation = catalog.generation;
       return catalog.lastCommit() ?? "lost";
     }
     const changes = this.#changesOfAll();
     this.#generation = catalog.generation;
     if (changes === undefined) return "lost";
+    for (const name of this.#leaving.keys()) {
+      if (keepsRemoved) changes.delete(name);
+      else changes.set(name, undefined);
+    }
     for (const name of this.#released ?? []) changes.set(name, catalog.resources.get(name));
     this.#released = undefined;
     for (const name of changes.keys()) if (this.#names.has(name)) this.#dirty.add(name);
     let named = 0;
     for (const name of this.#dirty) {
+      if (keepsRemoved && this.#isRemoval(name)) {
+        changes.delete(name);
+        continue;
+      }
       if (named++ === maxNamed) break;
       this.#dirty.delete(name);
       this.#addNamed(name, changes);

@@ -58,6 +58,15 @@ export class XdsEnvoy implements AsyncDisposable {
     return new XdsEnvoy({ process: child, exited, folder, admin }, () => log);
   }
 
+  /** It does nothing until `resume`, as on a machine that is too busy. */
+  pause(): void {
+    this.#process.kill("SIGSTOP");
+  }
+
+  resume(): void {
+    this.#process.kill("SIGCONT");
+  }
+
   /** The value of a counter or gauge. */
   async stat(name: string): Promise<number> {
     const { stats } = (await this.#get(`/stats?filter=^${name}$&format=json`)) as {

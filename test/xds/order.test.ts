@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import type { Cacher } from "../../src/cacher/cacher.ts";
 import { until } from "../../src/testing/until.ts";
 import type { XdsReport } from "../../src/xds/xds-door.ts";
-import type { DiscoveryStream } from "./discovery-client.ts";
+import { type DiscoveryStream, decoded, type Received } from "./discovery-client.ts";
 import { serveXds } from "./serving.ts";
 
 function route(name: string, to: string): object {
@@ -18,15 +18,16 @@ function route(name: string, to: string): object {
   };
 }
 
-const cds = "type.googleapis.com/envoy.config.cluster.v3.Cluster";
+const ofCluster = "envoy.config.cluster.v3.Cluster";
+const cds = `type.googleapis.com/${ofCluster}`;
 
 function edsCluster(name: string): object {
   const edsConfig = { eds_config: { ads: {} } };
   return { "@type": cds, name, type: "EDS", eds_cluster_config: edsConfig };
 }
 
-/** A client that has one cluster and one route, and has confirmed both. */
-async function serveOne() {
+/** A client that has one cluster and one route, and has confirmed both. `names`: the clusters that it asks for; none: all. */
+async function serveOne({ isDelta = true, names = [] as readonly string[] } = {}) {
   const served = await serveXds({
     stored: {
       "cds/old": edsCluster("old"),
@@ -35,17 +36,21 @@ async function serveOne() {
       "eds/new/1": { address: "10.0.0.2", port: 80 },
     },
   });
-  const stream = served.client.delta();
-  for (const request of [{ type: "cds" }, { type: "eds", names: ["old"] }]) {
+  const stream = isDelta ? served.client.delta() : served.client.state();
+  const requests = [
+    { type: "cds", names },
+    { type: "eds", names: ["old"] },
+    { type: "rds", names: ["main"] },
+  ];
+  for (const [at, request] of requests.entries()) {
     stream.send(request);
-    await confirm(stream, stream.received.length);
+    const { nonce } = await until("its response", () => {
+      served.clock.advance(100);
+      return stream.received[at];
+    });
+    // In the state of the world each request has all names.
+    stream.send(isDelta ? { type: request.type, nonce } : { ...request, nonce });
   }
-  stream.send({ type: "rds", names: ["main"] });
-  await until("the route", () => {
-    served.clock.advance(100);
-    return stream.received[2];
-  });
-  await confirm(stream, 2);
   return { ...served, stream };
 }
 
@@ -142,6 +147,35 @@ describe("A cluster that is removed with the route to it", () => {
     await put("rds/main", route("main", "other"));
     const [first, second] = [await stream.response(3), await stream.response(4)];
     expect([first.type, second.type, second.removed]).toEqual(["rds", "cds", ["old"]]);
+  });
+
+  it.each([
+    { isDelta: true, names: [] },
+    { isDelta: false, names: [] },
+    { isDelta: true, names: ["old", "new", "third"] },
+    { isDelta: false, names: ["old", "new", "third"] },
+  ])("stays while others are added, until the route is sent: %j", async (asked) => {
+    const { stream, put, remove, clock, door } = await serveOne(asked);
+    await put("cds/new", edsCluster("new"));
+    expect((await stream.response(3)).type).toBe("cds");
+    await put("rds/main", route("main", "new"));
+    await remove("cds/old");
+    await until("the removal", () => servedOf(door, "cds") === 1);
+    await put("cds/third", edsCluster("third"));
+    const third = await stream.response(4);
+    expect([third.type, third.removed]).toEqual(["cds", []]);
+    const clustersIn = ({ resources }: Received) =>
+      resources.map(({ bytes }) => (decoded(ofCluster, bytes) as { name: string }).name).sort();
+    expect(clustersIn(third)).toEqual(asked.isDelta ? ["third"] : ["new", "old", "third"]);
+    stream.send({ type: "cds", names: asked.isDelta ? [] : asked.names, nonce: third.nonce });
+    await until("what follows", () => {
+      clock.advance(25);
+      return stream.received[6];
+    });
+    const [moved, removal] = stream.received.slice(5) as [Received, Received];
+    expect([moved.type, removal.type]).toEqual(["rds", "cds"]);
+    if (asked.isDelta) expect([removal.resources, removal.removed]).toEqual([[], ["old"]]);
+    else expect(clustersIn(removal)).toEqual(["new", "third"]);
   });
 });
 
