@@ -72,14 +72,16 @@ export class Warming {
 
   /** The bound of all stays: after a shorter time it waits for the rest. */
   #wakeAt(at: number): void {
+    const woken = (): void => {
+      const until = this.#until;
+      const isEarly = this.#clock.now() < at;
+      if (!isEarly) this.#onWarm();
+      if (until === undefined || this.#until !== until) return;
+      if (isEarly) this.#wakeAt(at);
+      else if (at < until) this.#wakeAt(until);
+    };
     this.#timer?.cancel();
-    this.#timer = this.#clock.setTimeout(
-      () => {
-        const until = this.#until;
-        this.#onWarm();
-        if (until !== undefined && at < until && this.#until === until) this.#wakeAt(until);
-      },
-      Math.max(1, at - this.#clock.now()),
-    );
+    // Timers have whole milliseconds, and may fire one early.
+    this.#timer = this.#clock.setTimeout(woken, Math.max(1, Math.ceil(at - this.#clock.now())));
   }
 }

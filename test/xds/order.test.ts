@@ -1,7 +1,10 @@
 import { describe, expect, it } from "vitest";
+import type { Timer } from "../../src/base/clock.ts";
 import type { Cacher } from "../../src/cacher/cacher.ts";
 import { until } from "../../src/testing/until.ts";
+import { Warming } from "../../src/xds/warming.ts";
 import type { XdsReport } from "../../src/xds/xds-door.ts";
+import { FakeClock } from "../fake-clock.ts";
 import { type DiscoveryStream, decoded, type Received } from "./discovery-client.ts";
 import { serveXds } from "./serving.ts";
 
@@ -24,6 +27,13 @@ const cds = `type.googleapis.com/${ofCluster}`;
 function edsCluster(name: string): object {
   const edsConfig = { eds_config: { ads: {} } };
   return { "@type": cds, name, type: "EDS", eds_cluster_config: edsConfig };
+}
+
+/** Its timers fire a millisecond early, as those of Node.js may. */
+class EarlyClock extends FakeClock {
+  override setTimeout(callback: () => void, ms: number): Timer {
+    return super.setTimeout(callback, Math.max(1, ms - 1));
+  }
 }
 
 /** A client that has one cluster and one route, and has confirmed both. `names`: the clusters that it asks for; none: all. */
@@ -115,6 +125,20 @@ describe("A route to a new cluster", () => {
     stream.send({ type: "eds", nonce: endpoints.nonce });
     await confirm(stream, 5);
     expect((await stream.response(7)).type).toBe("rds");
+  });
+
+  it("is not sent later because a timer has fired early", () => {
+    const clock = new EarlyClock();
+    let calls = 0;
+    const warming = new Warming(clock, () => {
+      calls++;
+    });
+    warming.begin(1);
+    warming.confirmed(1);
+    expect(warming.isActive(undefined)).toBe(true);
+    clock.advance(26);
+    expect(calls).toBe(1);
+    expect(warming.isActive(undefined)).toBe(false);
   });
 
   it("waits for the cache of clusters, which may learn of them later", async () => {
