@@ -126,7 +126,7 @@ function routeTo(cluster: string): object {
 }
 
 function isNotFound(error: unknown): boolean {
-  return hasReason(error, "NOT_FOUND");
+  return hasReason(error, "OBJECT_NOT_FOUND");
 }
 
 /** Puts objects by JSON. */
