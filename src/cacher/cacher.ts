@@ -306,9 +306,14 @@ export class Cacher implements Storage {
     return revision;
   }
 
-  /** As `reachCurrentRevision`, without a question: waits for a revision that the store is known to have had. */
-  async reachKnownRevision(revision: number): Promise<void> {
-    if (await this.#freshness.reachKnown(revision)) await this.#watchers.settled(revision);
+  /**
+   * As `reachCurrentRevision`, without a question: waits for a revision that the store is known to have had, for up to 3 s, or
+   * `timeoutMs`. Resolves to whether it was reached in time.
+   */
+  async reachKnownRevision(revision: number, timeoutMs?: number): Promise<boolean> {
+    const isReached = await this.#freshness.reachKnown(revision, undefined, timeoutMs);
+    if (isReached) await this.#watchers.settled(revision);
+    return isReached;
   }
 
   watch(request: CacheWatchRequest): CacheWatcher {

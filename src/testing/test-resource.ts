@@ -176,6 +176,8 @@ export class TestResource implements ServedResource {
   readonly valueBytes: Cacher["valueBytes"] = (key) => this.#cacher.valueBytes(key);
   readonly reachCurrentRevision: Cacher["reachCurrentRevision"] = (signal) =>
     this.#cacher.reachCurrentRevision(signal);
+  readonly reachKnownRevision: Cacher["reachKnownRevision"] = (revision, timeoutMs) =>
+    this.#cacher.reachKnownRevision(revision, timeoutMs);
   readonly onReadyChange: Cacher["onReadyChange"] = (listener) =>
     this.#cacher.onReadyChange(listener);
   readonly historyOfWrite: Cacher["historyOfWrite"] = (...write) =>

@@ -21,6 +21,12 @@ export interface Follower {
   notify(): void;
 }
 
+/**
+ * A name that a commit has changed, and the version before; undefined: there was no resource. The resource itself is not kept:
+ * assignments may be large, and a client gets the current one.
+ */
+type Replaced = readonly [name: string, version: string | undefined];
+
 /** What changes since a commit, by name; undefined: it was removed. */
 export type Changes = Map<string, XdsResource | undefined>;
 
@@ -47,11 +53,8 @@ export class Catalog {
   readonly #absent = new Map<string, XdsResource>();
   readonly #byName = new Map<string, Set<Follower>>();
   readonly #ofAll = new Set<Follower>();
-  /**
-   * The names that the last commits have changed, the oldest first, and their number. What they had is not kept: assignments may
-   * be large, and a client gets the current one.
-   */
-  readonly #log = new Fifo<readonly string[]>();
+  /** The last commits, the oldest first, and the number of their names. */
+  readonly #log = new Fifo<readonly Replaced[]>();
   #loggedNames = 0;
   #last: { readonly response: XdsResponse; readonly generation: number } | undefined;
   #all: { readonly response: XdsResponse; readonly generation: number } | undefined;
@@ -132,13 +135,21 @@ export class Catalog {
     this.#ofAll.delete(follower);
   }
 
-  /** Replaces resources, and removes others. The first commit of all has the whole state, which may be empty. */
-  commit(resources: readonly XdsResource[], removed: readonly string[], revision: number): void {
+  /**
+   * Replaces resources, and removes others. The first commit of all has the whole state, which may be empty. Returns what
+   * resolves once each follower knows; undefined: nothing has changed.
+   */
+  commit(
+    resources: readonly XdsResource[],
+    removed: readonly string[],
+    revision: number,
+  ): Promise<void> | undefined {
     this.#revision = Math.max(this.#revision, revision);
     const isFirst = !this.#isSynced;
     this.#isSynced = true;
     const changed = [...resources.map(({ name }) => name), ...removed];
-    if (changed.length === 0 && !isFirst) return;
+    if (changed.length === 0 && !isFirst) return undefined;
+    this.#log.push(changed.map((name) => [name, this.#resources.get(name)?.version]));
     for (const resource of resources) {
       this.#resources.set(resource.name, resource);
       this.#absent.delete(resource.name);
@@ -146,27 +157,35 @@ export class Catalog {
     for (const name of removed) this.#resources.delete(name);
     this.#lastBytes = resources.reduce((bytes, { any }) => bytes + any.byteLength, 0);
     this.#generation++;
-    this.#log.push(changed);
     this.#loggedNames += changed.length;
     while (this.#loggedNames > maxLoggedNames && this.#log.length > 1) {
       this.#loggedNames -= this.#log.shift()?.length ?? 0;
     }
     // All followers have waited for the first state.
     const names = isFirst ? [...this.#byName.keys()] : changed;
-    runInTimeSlices(this.#clock, this.#notify(names));
+    return new Promise((resolve) => {
+      runInTimeSlices(this.#clock, this.#notify(names, resolve));
+    });
   }
 
   /**
-   * What has changed after the commit with this generation; undefined: that is not known any more, and neither is what was
-   * removed.
+   * What differs from the state after the commit with this generation, whatever was between; undefined: that is not known any
+   * more, and neither is what was removed.
    */
   changesSince(generation: number): Changes | undefined {
     // The generations of the log follow one another.
     const missing = this.#generation - generation;
     if (missing > this.#log.length) return undefined;
-    const changes: Changes = new Map();
+    const before = new Map<string, string | undefined>();
     for (let at = this.#log.length - missing; at < this.#log.length; at++) {
-      for (const name of this.#log.at(at) ?? []) changes.set(name, this.#resources.get(name));
+      for (const [name, version] of this.#log.at(at) ?? []) {
+        if (!before.has(name)) before.set(name, version);
+      }
+    }
+    const changes: Changes = new Map();
+    for (const [name, version] of before) {
+      const resource = this.#resources.get(name);
+      if (resource?.version !== version) changes.set(name, resource);
     }
     return changes;
   }
@@ -207,7 +226,7 @@ export class Catalog {
   }
 
   /** Marks what has changed for each follower, then notifies it, so that it sends all of that together. */
-  *#notify(names: readonly string[]): TimeSlicedWork<void> {
+  *#notify(names: readonly string[], onDone: () => void): TimeSlicedWork<void> {
     const affected = new Set<Follower>();
     let steps = 0;
     for (const name of names) {
@@ -224,5 +243,6 @@ export class Catalog {
         if (++steps % followersPerStep === 0) yield;
       }
     }
+    onDone();
   }
 }

@@ -10,7 +10,10 @@ import type { StoredObject } from "../model/object.ts";
 import type { ServedResource } from "../server/calls/service-options.ts";
 import type { WatchStream } from "../storage/storage.ts";
 
-/** How long a feed is waited for, so that its changes come before those of another, in milliseconds. */
+/**
+ * How long a feed is waited for, so that its changes come before those of another, in milliseconds. Less than 15 s: after that a
+ * client takes what it has asked for as absent.
+ */
 const orderMs = 10_000;
 
 /** What takes the objects of a resource. What they change counts from `commit` on. */
@@ -20,6 +23,8 @@ export interface FeedTarget {
   remove(key: string): void;
   /** Everything up to this revision was taken. `keys`: those of the whole state, which is complete now: no others exist. */
   commit(revision: number, keys: ReadonlySet<string> | undefined): Promise<void> | undefined;
+  /** Something waits for what was committed: it is collected no longer. Absent: nothing is. Idempotent. */
+  flush?(): void;
 }
 
 /** What a feed needs. */
@@ -71,23 +76,17 @@ export class Feed {
     this.#wake?.();
   }
 
-  /**
-   * Resolves when the target has everything that the store has now, or after ten seconds. Never rejects: while the store is away
-   * nothing is known to be missing.
-   */
-  async caughtUp(): Promise<void> {
-    const { resource, clock } = this.#options;
-    const bound = new AbortController();
-    const timer = clock.setTimeout(() => bound.abort(), orderMs);
-    const { signal } = bound;
-    const late = new Promise<void>((resolve) => {
-      signal.addEventListener("abort", () => resolve());
-    });
+  /** Resolves when the target has everything that the store had at this revision, or after ten seconds. Never rejects. */
+  async caughtUp(revision: number): Promise<void> {
+    const { resource, target, clock } = this.#options;
+    const late = Promise.withResolvers<void>();
+    const timer = clock.setTimeout(late.resolve, orderMs);
     const reached = async (): Promise<void> => {
-      await resource.reachCurrentRevision?.(signal);
+      await resource.reachKnownRevision?.(revision, orderMs);
       await this.#takeAll();
+      target.flush?.();
     };
-    await Promise.race([reached().catch(() => {}), late]);
+    await Promise.race([reached(), late.promise]);
     timer.cancel();
   }
 

@@ -4,20 +4,20 @@ import { LineLimit } from "../base/logger.ts";
 import type { XdsResponse } from "./response.ts";
 import type { TypeName } from "./types.ts";
 
-/** Maximum number of refusals that are shown, and number of resources that each names. */
+/** Maximum number of refusals that are kept and shown, and number of resources that each names. */
 const maxShown = 100;
 const maxNamed = 8;
 
 /** Minimum time between two lines about the refusals of a type, in milliseconds: a client chooses their texts. */
 const logIntervalMs = 1_000;
 
-/** What clients have refused, with the same text. */
+/** What clients with one identity have refused, with the same text. */
 export interface Refusal {
   readonly type: TypeName;
   /** Some of the resources of the response, as `NAME@VERSION`. */
   readonly resources: readonly string[];
   readonly message: string;
-  /** Number of times; and the client that was the last one: its identity, and its own id for itself. */
+  /** Number of times; the identity; and the own id of the client that was the last one. */
   readonly count: number;
   readonly identity: string;
   readonly node: string;
@@ -26,7 +26,7 @@ export interface Refusal {
 /** The responses that clients refuse (NACK). Each is logged once, at most one a second of each type. */
 export class Refusals {
   readonly #logger: Logger;
-  /** By resources and text, the oldest first. */
+  /** By resources, text and identity, the oldest first. */
   readonly #known = new Map<string, Refusal>();
   readonly #lines: Readonly<Record<TypeName, LineLimit>>;
   readonly #counts: Record<TypeName, number> = { cds: 0, eds: 0, lds: 0, rds: 0, sds: 0 };
@@ -57,7 +57,7 @@ export class Refusals {
     this.#counts[type]++;
     const named = response?.resources.slice(0, maxNamed) ?? [];
     const resources = named.map(({ name, version }) => `${name}@${version}`);
-    const key = JSON.stringify([type, resources, message]);
+    const key = JSON.stringify([type, resources, message, identity]);
     const known = this.#known.get(key);
     if (known === undefined && this.#lines[type].admit() !== undefined) {
       const fields = { type, resources, refusal: message, identity, node };
@@ -69,7 +69,15 @@ export class Refusals {
     this.#known.delete(key);
     const count = (known?.count ?? 0) + 1;
     this.#known.set(key, { type, resources, message, count, identity, node });
-    const [oldest] = this.#known.keys();
-    if (this.#known.size > maxShown && oldest !== undefined) this.#known.delete(oldest);
+    if (this.#known.size > maxShown) this.#dropOne();
+  }
+
+  /** Drops the oldest of the identity that has the most, so that no caller pushes out what others have refused. */
+  #dropOne(): void {
+    const ofIdentity = Map.groupBy(this.#known, ([, { identity }]) => identity);
+    let most: readonly (readonly [string, Refusal])[] = [];
+    for (const entries of ofIdentity.values()) if (entries.length > most.length) most = entries;
+    const [oldest] = most;
+    if (oldest !== undefined) this.#known.delete(oldest[0]);
   }
 }

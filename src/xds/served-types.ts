@@ -108,9 +108,9 @@ export class ServedTypes {
     const sequence = new Sequence();
     const types = new AnyTypes();
     const served: ServedType[] = [];
-    const feedsOf = (names: readonly TypeName[]) => async () => {
+    const feedsOf = (names: readonly TypeName[]) => async (revision: number) => {
       const feeds = served.filter(({ type }) => names.includes(type.name));
-      await Promise.all(feeds.map(({ feed }) => feed.caughtUp()));
+      await Promise.all(feeds.map(({ feed }) => feed.caughtUp(revision)));
     };
     for (const type of xdsTypes) {
       const from = resources.get(type.name);
@@ -148,8 +148,8 @@ export class ServedTypes {
 interface Shared {
   readonly sequence: Sequence;
   readonly types: AnyTypes;
-  /** Returns what waits until the feeds of these types have what the store has. */
-  readonly feedsOf: (names: readonly TypeName[]) => () => Promise<unknown>;
+  /** Returns what waits until the feeds of these types have what the store had at a revision. */
+  readonly feedsOf: (names: readonly TypeName[]) => (revision: number) => Promise<unknown>;
 }
 
 function servedType(

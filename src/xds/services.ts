@@ -72,6 +72,13 @@ export class Services implements FeedTarget {
     else this.#timer ??= clock.setTimeout(() => this.#commit(), debounceMs);
   }
 
+  /** What was collected is committed now: a route may refer to it. */
+  flush(): void {
+    if (this.#timer === undefined) return;
+    this.#timer.cancel();
+    this.#commit();
+  }
+
   /** Commits nothing more. Idempotent. */
   close(): void {
     this.#timer?.cancel();

@@ -18,10 +18,13 @@ export interface StoredTypeOptions {
   readonly clock: Clock;
   /** The id of the history that revisions belong to; empty if it is not known. */
   readonly historyId: () => string;
-  /** Resolves when what the resources refer to has been committed. Undefined: they refer to nothing of another type. */
-  readonly referred: (() => Promise<unknown>) | undefined;
-  /** Resolves when what refers to the resources has been committed. Undefined: nothing of another type does. */
-  readonly referring: (() => Promise<unknown>) | undefined;
+  /**
+   * Resolves when what the resources refer to has been committed, up to a revision. Undefined: they refer to nothing of another
+   * type.
+   */
+  readonly referred: ((revision: number) => Promise<unknown>) | undefined;
+  /** Resolves when what refers to the resources has been committed, up to a revision. Undefined: nothing of another type does. */
+  readonly referring: ((revision: number) => Promise<unknown>) | undefined;
 }
 
 /**
@@ -57,7 +60,7 @@ export class StoredType implements FeedTarget {
       this.#commit(changes, revision);
       return undefined;
     }
-    return referred().then(() => this.#commit(changes, revision));
+    return referred(revision).then(() => this.#commit(changes, revision));
   }
 
   put(object: StoredObject): void {
@@ -93,7 +96,7 @@ export class StoredType implements FeedTarget {
     const names = removed.map(({ name }) => name);
     catalog.commit(resources, isEarly ? [] : names, revision);
     if (!isEarly) return;
-    void referring().then(() => {
+    void referring(revision).then(() => {
       // Those that were not stored again meanwhile.
       const still = removed.filter((each) => catalog.resources.get(each.name) === each);
       const gone = still.map(({ name }) => name);

@@ -89,10 +89,9 @@ export class XdsStream extends MessageSender implements OpenStream {
     return made;
   }
 
-  /** The client has confirmed or refused the last response of a type. */
+  /** The client has confirmed or refused a response. */
   answered(): void {
-    const clusters = this.#of("cds");
-    if (clusters !== undefined) this.#warming.confirmed(clusters);
+    this.#warming.confirmed(this.#of("cds")?.confirmed ?? 0);
   }
 
   /** Charges what it retains: its names. */
@@ -141,7 +140,7 @@ export class XdsStream extends MessageSender implements OpenStream {
       }
       if (response === undefined) continue;
       const { type, resources } = response;
-      if (type.name === "cds" && resources.length > 0) this.#warming.begin();
+      if (type.name === "cds" && resources.length > 0) this.#warming.begin(response.number);
       const frames = response.frames(this.isDelta);
       this.context.observer?.sent(this.#options.method, 1, sizeOf(frames) - prefixSize);
       return frames;
@@ -171,19 +170,19 @@ export class XdsStream extends MessageSender implements OpenStream {
 
   /**
    * The first subscription that has something to send now: what refers to clusters waits until those are warm, and clusters are
-   * removed behind everything else.
+   * removed behind everything else, also behind what a client that has just come back has yet to ask for.
    */
   #pending(): XdsSubscription | undefined {
     let removal: XdsSubscription | undefined;
-    let mayRemove = true;
     for (const subscription of this.#subscriptions) {
       if (subscription?.hasPending !== true) continue;
       const { name, refersToClusters } = subscription.catalog.type;
-      if (refersToClusters && this.#warming.isActive(this.#of("eds"))) mayRemove = false;
-      else if (name === "cds" && subscription.hasOnlyRemovals) removal = subscription;
+      if (refersToClusters && this.#warming.isActive(this.#of("eds"))) continue;
+      if (name === "cds" && subscription.hasOnlyRemovals) removal = subscription;
       else return subscription;
     }
-    return mayRemove ? removal : undefined;
+    if (removal !== undefined && this.#warming.isActive(this.#of("eds"))) return undefined;
+    return removal;
   }
 
   #of(name: TypeName): XdsSubscription | undefined {

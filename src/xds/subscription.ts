@@ -4,11 +4,10 @@ import type { XdsResource, XdsResponse } from "./response.ts";
 import { wildcard } from "./types.ts";
 
 /**
- * What the client has for a name: the number of a resource; a version, of what it says to have or of a resource that was made for
- * a name without one; null: it knows that the resource does not exist; undefined: nothing that is known. It keeps no resource in
- * memory: a slow client would keep one that no other has any more.
+ * What the client has for a name: a version; null: it knows that the resource does not exist; undefined: nothing that is known.
+ * No resource: a slow client would keep one in memory that no other has any more.
  */
-type Sent = number | string | null | undefined;
+type Sent = string | null | undefined;
 
 /** What a request changes about what a stream asks for. */
 export interface Change {
@@ -62,15 +61,17 @@ export class XdsSubscription implements Follower {
   #generation = 0;
   /** Whether a response is due even if it says nothing. */
   #mustRespond = false;
+  /** Whether it has asked for all again: it gets all, beside what has changed. */
+  #mustRepeat = false;
   /** Names that it has asked for beside all, and does not any more: the client has to learn whether they exist. */
   readonly #released = new Set<string>();
-  /** Names of all that did not fit into the last response. */
-  #rest: readonly string[] = nothing;
+  /** Names of all that have changed and are not sent yet: there was no room for them, or their removal comes later. */
+  readonly #rest = new Set<string>();
   /** The versions that the client says to have of all; undefined: that was dealt with. */
   #versions: ReadonlyMap<string, string> | undefined;
-  /** The response that was sent last, and whether the client has confirmed or refused it. */
+  /** The response that was sent last, and the nonce of the last one that the client has confirmed or refused; 0: none. */
   sent: XdsResponse | undefined;
-  isConfirmed = true;
+  confirmed = 0;
 
   constructor(catalog: Catalog, stream: SubscriptionOwner) {
     this.catalog = catalog;
@@ -121,18 +122,19 @@ export class XdsSubscription implements Follower {
     const known = this.#hasBegun ? noVersions : versions;
     this.#hasBegun = true;
     this.#isLegacy = isLegacy;
-    for (const name of removed) this.#remove(name);
     if (all === true) {
+      if (this.#isOfAll) this.#mustRepeat = true;
+      else this.#versions = known;
       this.#isOfAll = true;
       catalog.followAll(this);
-      this.#versions = known;
       this.#mustRespond = known.size === 0;
     } else if (all === false) {
       this.#isOfAll = false;
       catalog.unfollowAll(this);
       this.#clearReleased();
-      this.#rest = nothing;
+      this.#rest.clear();
     }
+    for (const name of removed) this.#remove(name);
     for (const name of added) {
       if (!this.#names.has(name)) this.#nameCharacters += name.length;
       this.#names.set(name, known.get(name));
@@ -146,9 +148,9 @@ export class XdsSubscription implements Follower {
 
   /** The client answers the response with this nonce. Returns whether that is the last one. */
   answered(nonce: string): boolean {
-    const isLast = this.sent !== undefined && Number(nonce) === this.sent.number;
-    if (isLast) this.isConfirmed = true;
-    return isLast;
+    const [number, last] = [Number(nonce), this.sent?.number ?? 0];
+    if (number > this.confirmed && number <= last) this.confirmed = number;
+    return number === last;
   }
 
   changed(name: string): void {
@@ -165,31 +167,38 @@ export class XdsSubscription implements Follower {
     if (this.#mustRespond || this.#dirty.size > 0 || this.#released.size > 0) return true;
     if (!this.#isOfAll) return false;
     const isBehind = this.#generation < this.catalog.generation;
-    return isBehind || this.#versions !== undefined || this.#rest.length > 0;
+    return isBehind || this.#versions !== undefined || this.#rest.size > 0;
   }
 
-  /** Whether all that it has to send is that resources of all were removed. */
+  /** Whether all that it has to send is that resources which the client has were removed. */
   get hasOnlyRemovals(): boolean {
-    if (this.#mustRespond || this.#dirty.size > 0 || this.#versions !== undefined) return false;
-    if (this.#released.size > 0 || this.#rest.length > 0) return false;
-    const changes = this.catalog.changesSince(this.#generation) ?? new Map<string, undefined>();
+    if (this.#mustRespond || this.#versions !== undefined || this.#released.size > 0) return false;
+    for (const name of this.#dirty) if (!this.#isRemoval(name)) return false;
+    if (!this.#isOfAll) return this.#dirty.size > 0;
+    const { catalog } = this;
+    for (const name of this.#rest) if (catalog.resources.has(name)) return false;
+    const changes = catalog.changesSince(this.#generation);
+    if (changes === undefined) return false;
     for (const resource of changes.values()) if (resource !== undefined) return false;
-    return changes.size > 0;
+    return changes.size + this.#rest.size + this.#dirty.size > 0;
   }
 
   /**
    * Takes the next response; undefined: nothing is due. "lost": what the client has is no longer known, so that it has to
-   * begin again.
+   * begin again. Clusters that were removed are in none with others: their removal comes behind the change of what refers to
+   * them.
    */
   take(): XdsResponse | "lost" | undefined {
-    const response = this.#stream.isDelta ? this.#takeDelta() : this.#takeState();
+    const keepsRemoved = this.catalog.type.name === "cds" && !this.hasOnlyRemovals;
+    const response = this.#stream.isDelta
+      ? this.#takeDelta(keepsRemoved)
+      : this.#takeState(keepsRemoved);
     this.#mustRespond = false;
     if (response === undefined || response === "lost") return response;
     // A nonce is used once.
     const isUsed = this.sent !== undefined && response.number <= this.sent.number;
     const fresh = isUsed ? this.catalog.respond(response.resources, response.removed) : response;
     this.sent = fresh;
-    this.isConfirmed = false;
     return fresh;
   }
 
@@ -199,6 +208,7 @@ export class XdsSubscription implements Follower {
     this.#names.clear();
     this.#dirty.clear();
     this.#released.clear();
+    this.#rest.clear();
   }
 
   #stateChange({ names }: DiscoveryRequest): Change | undefined {
@@ -260,98 +270,137 @@ export class XdsSubscription implements Follower {
     this.#released.clear();
   }
 
-  /** What the client has once it has this resource. Undefined: once it knows that there is none. */
-  #sentOf(name: string, resource: XdsResource | undefined): Sent {
-    if (resource === undefined) return null;
-    return this.catalog.resources.has(name) ? resource.number : resource.version;
+  /** Whether the client has this resource, or knows that there is none. */
+  #isKnown(name: string, resource: XdsResource | undefined): boolean {
+    return this.#names.get(name) === (resource?.version ?? null);
   }
 
-  /** Whether the client has the resource, or knows that there is none. */
-  #isKnown(name: string, resource: XdsResource | undefined): boolean {
+  /** Whether a name is of a resource that the client has, and that was removed. */
+  #isRemoval(name: string): boolean {
     const sent = this.#names.get(name);
-    if (resource === undefined) return sent === null;
-    return sent === resource.number || sent === resource.version;
+    return sent !== undefined && sent !== null && this.catalog.get(name) === undefined;
   }
 
   /** State of the world: all that the client asks for, or of a type that is not whole, what is new. */
-  #takeState(): XdsResponse | undefined {
+  #takeState(keepsRemoved: boolean): XdsResponse | undefined {
     const { catalog } = this;
-    const isNew = this.#mustRespond || this.#generation < catalog.generation;
-    this.#generation = catalog.generation;
+    const isLevel = this.#generation + 1 === catalog.generation && this.#rest.size === 0;
     this.#versions = undefined;
-    if (this.#isOfAll) {
-      this.#dirty.clear();
-      return isNew ? catalog.whole() : undefined;
+    this.#generation = catalog.generation;
+    if (!this.#isOfAll) {
+      return catalog.type.isWhole ? this.#takeNamed(keepsRemoved) : this.#takeChanged();
     }
-    const isWhole = catalog.type.isWhole && (this.#mustRespond || this.#hasNews());
+    this.#dirty.clear();
+    this.#rest.clear();
+    const whole = catalog.whole();
+    const had = this.sent?.resources ?? nothing;
+    const kept = keepsRemoved ? had.filter(({ name }) => !catalog.resources.has(name)) : nothing;
+    for (const { name } of kept) this.#rest.add(name);
+    if (kept.length === 0 && (isLevel || this.#mustRespond)) return whole;
+    const resources = kept.length === 0 ? whole.resources : [...whole.resources, ...kept];
+    if (!this.#mustRespond && areSame(had, resources)) return undefined;
+    return kept.length === 0 ? whole : catalog.respond(resources, nothing);
+  }
+
+  /** State of the world, of a type whose responses are whole: all that the client names. */
+  #takeNamed(keepsRemoved: boolean): XdsResponse | undefined {
+    const { catalog } = this;
+    const resources: XdsResource[] = [];
+    for (const name of this.#names.keys()) {
+      const resource = catalog.get(name);
+      if (resource !== undefined) resources.push(resource);
+    }
+    const had = this.sent?.resources ?? nothing;
+    this.#dirty.clear();
+    for (const each of keepsRemoved ? had : nothing) {
+      if (!this.#isRemoval(each.name)) continue;
+      resources.push(each);
+      this.#dirty.add(each.name);
+    }
+    for (const name of this.#names.keys()) {
+      if (!this.#dirty.has(name)) this.#names.set(name, catalog.get(name)?.version ?? null);
+    }
+    if (!this.#mustRespond && areSame(had, resources)) return undefined;
+    return resources.length === 1 ? resources[0]?.alone : catalog.respond(resources, nothing);
+  }
+
+  /** State of the world, of other types: what has changed of what the client names. */
+  #takeChanged(): XdsResponse | undefined {
+    const { catalog } = this;
     const resources: XdsResource[] = [];
     let bytes = 0;
-    for (const name of isWhole ? this.#names.keys() : this.#dirty) {
-      if (!isWhole && (resources.length === maxNamed || bytes >= fullBytes)) break;
-      bytes += catalog.get(name)?.any.byteLength ?? 0;
+    for (const name of this.#dirty) {
+      if (resources.length === maxNamed || bytes >= fullBytes) break;
       this.#dirty.delete(name);
       const resource = catalog.get(name);
-      const isNews = isWhole || !this.#isKnown(name, resource);
-      if (resource !== undefined && isNews) resources.push(resource);
-      this.#names.set(name, this.#sentOf(name, resource));
+      if (resource !== undefined && !this.#isKnown(name, resource)) {
+        resources.push(resource);
+        bytes += resource.any.byteLength;
+      }
+      this.#names.set(name, resource?.version ?? null);
     }
-    if (resources.length === 1) return resources[0]?.alone;
-    return isWhole || resources.length > 0 ? catalog.respond(resources, nothing) : undefined;
+    if (resources.length === 0) return undefined;
+    return resources.length === 1 ? resources[0]?.alone : catalog.respond(resources, nothing);
   }
 
-  /** Whether a resource that it names is not what the client has. */
-  #hasNews(): boolean {
-    for (const name of this.#dirty) {
-      if (!this.#isKnown(name, this.catalog.get(name))) return true;
-    }
-    return false;
-  }
-
-  #takeDelta(): XdsResponse | "lost" | undefined {
+  #takeDelta(keepsRemoved: boolean): XdsResponse | "lost" | undefined {
     const { catalog } = this;
     const isLevel = this.#generation + 1 === catalog.generation && this.#versions === undefined;
-    const hasOthers = this.size > 0 || this.#rest.length > 0 || catalog.lastBytes >= fullBytes;
-    if (this.#isOfAll && isLevel && !hasOthers) {
-      this.#generation = catalog.generation;
-      return catalog.lastCommit() ?? "lost";
+    const hasOthers = this.size > 0 || this.#rest.size > 0 || this.#mustRepeat;
+    if (this.#isOfAll && isLevel && !hasOthers && catalog.lastBytes < fullBytes) {
+      const last = catalog.lastCommit();
+      if (last === undefined || last.removed.length === 0 || !keepsRemoved) {
+        this.#generation = catalog.generation;
+        return last ?? "lost";
+      }
     }
     const changes = this.#changesOfAll();
     this.#generation = catalog.generation;
     if (changes === undefined) return "lost";
-    for (const names of [this.#rest, this.#released]) {
-      for (const name of names) changes.set(name, catalog.resources.get(name));
+    for (const name of this.#rest) changes.set(name, catalog.resources.get(name));
+    this.#rest.clear();
+    const sent: Changes = new Map();
+    for (const name of this.#released) {
+      const resource = catalog.resources.get(name);
+      (resource === undefined ? sent : changes).set(name, resource);
     }
     this.#clearReleased();
     let bytes = 0;
-    const rest: string[] = [];
     for (const [name, resource] of changes) {
-      const isNamed = this.#names.has(name);
-      if (!isNamed && bytes < fullBytes) bytes += resource?.any.byteLength ?? 0;
+      if (this.#names.has(name)) this.#dirty.add(name);
+      else if (resource === undefined ? keepsRemoved : bytes >= fullBytes) this.#rest.add(name);
       else {
-        changes.delete(name);
-        if (isNamed) this.#dirty.add(name);
-        else rest.push(name);
+        sent.set(name, resource);
+        bytes += resource?.any.byteLength ?? 0;
       }
     }
-    this.#rest = rest;
+    const kept: string[] = [];
     let named = 0;
     for (const name of this.#dirty) {
       if (named++ === maxNamed || bytes >= fullBytes) break;
       this.#dirty.delete(name);
-      bytes += this.#addNamed(name, changes);
+      if (keepsRemoved && this.#isRemoval(name)) kept.push(name);
+      else bytes += this.#addNamed(name, sent);
     }
-    if (changes.size === 0 && !this.#mustRespond) return undefined;
-    const [only] = changes.size === 1 ? changes.values() : [];
-    return only?.alone ?? catalog.responseOf(changes);
+    for (const name of kept) this.#dirty.add(name);
+    if (sent.size === 0 && !this.#mustRespond) return undefined;
+    const [only] = sent.size === 1 ? sent.values() : [];
+    return only?.alone ?? catalog.responseOf(sent);
   }
 
   /** What has changed for a client that asks for all; undefined: that is not known. */
   #changesOfAll(): Changes | undefined {
     const { catalog } = this;
-    const versions = this.#versions;
     if (!this.#isOfAll) return new Map();
-    this.#versions = undefined;
-    if (versions === undefined) return catalog.changesSince(this.#generation);
+    const [versions, mustRepeat] = [this.#versions, this.#mustRepeat];
+    [this.#versions, this.#mustRepeat] = [undefined, false];
+    if (versions === undefined) {
+      const changes = catalog.changesSince(this.#generation);
+      if (mustRepeat) {
+        for (const resource of catalog.resources.values()) changes?.set(resource.name, resource);
+      }
+      return changes;
+    }
     const changes: Changes = new Map();
     for (const resource of catalog.resources.values()) {
       if (versions.get(resource.name) !== resource.version) changes.set(resource.name, resource);
@@ -366,9 +415,16 @@ export class XdsSubscription implements Follower {
   #addNamed(name: string, changes: Changes): number {
     const resource = this.catalog.get(name);
     const isKnown = this.#isKnown(name, resource);
-    this.#names.set(name, this.#sentOf(name, resource));
+    this.#names.set(name, resource?.version ?? null);
     if (isKnown) return 0;
     changes.set(name, resource);
     return resource?.any.byteLength ?? 0;
   }
+}
+
+/** Whether a client that has the ones gets nothing new with the others. */
+function areSame(ones: readonly XdsResource[], others: readonly XdsResource[]): boolean {
+  if (ones.length !== others.length) return false;
+  const versions = new Map(ones.map(({ name, version }) => [name, version]));
+  return others.every(({ name, version }) => versions.get(name) === version);
 }

@@ -1,23 +1,30 @@
 import type { Clock, Timer } from "../base/clock.ts";
 import type { XdsSubscription } from "./subscription.ts";
 
-/** How long a client may take at most to warm clusters before routes to them are sent, in milliseconds. */
-const maxWarmingMs = 1_000;
+/**
+ * How long a client may take at most to warm clusters before routes to them are sent, in milliseconds. Less than 15 s: after that
+ * a client takes a route that it has asked for as absent.
+ */
+const maxWarmingMs = 10_000;
 
 /** Time in which a client that has confirmed clusters asks for their endpoints, in milliseconds. */
 const askingMs = 25;
 
 /**
  * Whether a client is warming clusters: it has been sent some, and has not confirmed them, or their endpoints. A route that comes
- * before that fails requests. A client that confirms nothing counts as warm after a second.
+ * before that fails requests. A client that confirms nothing counts as warm after ten seconds.
  */
 export class Warming {
   readonly #clock: Clock;
   readonly #onWarm: () => void;
   /** When it is over in any case, in the clock's milliseconds; undefined: the client is warm. */
   #until: number | undefined;
+  /** The nonce of the clusters that it has to confirm. */
+  #clusters = 0;
   /** When the client has asked for the endpoints of what it has confirmed. */
   #askedAt = Infinity;
+  /** The nonce of the endpoints that it has to confirm; undefined: they have not all been sent. Later ones are changes. */
+  #endpoints: number | undefined;
   #timer: Timer | undefined;
 
   /** `onWarm` is called when it may be over. */
@@ -26,30 +33,33 @@ export class Warming {
     this.#onWarm = onWarm;
   }
 
-  /** Clusters were sent. */
-  begin(): void {
-    this.#until = this.#clock.now() + maxWarmingMs;
+  /** Clusters are sent, with this nonce. */
+  begin(nonce: number): void {
+    this.#until ??= this.#clock.now() + maxWarmingMs;
+    this.#clusters = nonce;
     this.#askedAt = Infinity;
-    this.#wake(maxWarmingMs);
+    this.#endpoints = undefined;
+    this.#wakeAt(this.#until);
   }
 
-  /** The client has confirmed something. */
-  confirmed(clusters: XdsSubscription): void {
+  /** The client has confirmed something, and clusters up to this nonce. */
+  confirmed(clusters: number): void {
     if (this.#until === undefined) return;
-    if (this.#askedAt === Infinity && clusters.isConfirmed) {
+    if (this.#askedAt === Infinity && clusters >= this.#clusters) {
       this.#askedAt = this.#clock.now() + askingMs;
-      this.#wake(askingMs);
+      this.#wakeAt(Math.min(this.#askedAt, this.#until));
     } else {
       this.#onWarm();
     }
   }
 
-  /** Whether it is warming now. `endpoints`: undefined if it asks for none. */
+  /** Whether it is warming now. `endpoints`: what it asks for of them, which has nothing to send; undefined: it asks for none. */
   isActive(endpoints: XdsSubscription | undefined): boolean {
     if (this.#until === undefined) return false;
     const now = this.#clock.now();
-    const areComplete = endpoints === undefined || (endpoints.isConfirmed && !endpoints.hasPending);
-    if (now < this.#until && (now < this.#askedAt || !areComplete)) return true;
+    if (now >= this.#askedAt) this.#endpoints ??= endpoints?.sent?.number ?? 0;
+    const isWarm = this.#endpoints !== undefined && (endpoints?.confirmed ?? 0) >= this.#endpoints;
+    if (now < this.#until && !isWarm) return true;
     this.close();
     return false;
   }
@@ -61,15 +71,17 @@ export class Warming {
   }
 
   /** The bound of all stays: after a shorter time it waits for the rest. */
-  #wake(afterMs: number): void {
-    this.#timer?.cancel();
-    this.#timer = this.#clock.setTimeout(() => {
+  #wakeAt(at: number): void {
+    const woken = (): void => {
       const until = this.#until;
-      this.#onWarm();
-      if (until !== undefined && this.#until === until) {
-        const leftMs = Math.max(1, until - this.#clock.now());
-        this.#timer = this.#clock.setTimeout(this.#onWarm, leftMs);
-      }
-    }, afterMs);
+      const isEarly = this.#clock.now() < at;
+      if (!isEarly) this.#onWarm();
+      if (until === undefined || this.#until !== until) return;
+      if (isEarly) this.#wakeAt(at);
+      else if (at < until) this.#wakeAt(until);
+    };
+    this.#timer?.cancel();
+    // Timers have whole milliseconds, and may fire one early.
+    this.#timer = this.#clock.setTimeout(woken, Math.max(1, Math.ceil(at - this.#clock.now())));
   }
 }

@@ -154,7 +154,7 @@ export class XdsDoor implements Door {
     if (node !== "") stream.node = node;
     const subscription = stream.subscription(place, type);
     const isLast = nonce !== "" && subscription.answered(nonce);
-    if (isLast) stream.answered();
+    if (nonce !== "") stream.answered();
     if (refusal !== undefined) {
       const refused = isLast ? subscription.sent : undefined;
       const by = { identity: call.identity.name, node: stream.node };

@@ -62,7 +62,10 @@ export const xdsBounds: readonly Bound[] = [
     owners: ["Refusals"],
     bound: "100, with 1,024 characters each",
     per: "process",
-    atBound: "the oldest is dropped",
-    shownBy: ["of more than a hundred kinds are counted, and the last hundred shown"],
+    atBound: "the oldest of the identity that has the most is dropped",
+    shownBy: [
+      "of more than a hundred kinds are counted, and the last hundred shown",
+      "of one identity do not push out those of others",
+    ],
   },
 ];

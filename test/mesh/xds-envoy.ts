@@ -52,10 +52,20 @@ export class XdsEnvoy implements AsyncDisposable {
     const exited = once(child, "close");
     const admin = await until(
       () => `Envoy's admin port: ${log}`,
-      () => readFile(adminPath, "utf8"),
+      // It is there for a moment before it has something in it.
+      async () => (await readFile(adminPath, "utf8")) || undefined,
       { timeoutMs: 30_000 },
     );
     return new XdsEnvoy({ process: child, exited, folder, admin }, () => log);
+  }
+
+  /** It does nothing until `resume`, as on a machine that is too busy. */
+  pause(): void {
+    this.#process.kill("SIGSTOP");
+  }
+
+  resume(): void {
+    this.#process.kill("SIGCONT");
   }
 
   /** The value of a counter or gauge. */

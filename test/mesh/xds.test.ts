@@ -3,6 +3,7 @@ import type { AddressInfo } from "node:net";
 import { setTimeout as pause } from "node:timers/promises";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { envoyBinary } from "../../scripts/envoy.ts";
+import { hasReason } from "../../src/base/errors.ts";
 import { type Client, connect } from "../../src/client/connect.ts";
 import { until } from "../../src/testing/until.ts";
 import { type Served, startServe } from "../cli/serve/serve-process.ts";
@@ -124,6 +125,10 @@ function routeTo(cluster: string): object {
   };
 }
 
+function isNotFound(error: unknown): boolean {
+  return hasReason(error, "OBJECT_NOT_FOUND");
+}
+
 /** Puts objects by JSON. */
 function writer(client: Client) {
   return async (resource: string, key: string, value: object, ttlMs?: number): Promise<void> => {
@@ -187,17 +192,65 @@ function answerOf(port: number): Promise<{ readonly status: number; readonly tex
   });
 }
 
-/** The dynamic resources of a part of Envoy's configuration, by name. */
-function dynamic(
-  configs: readonly Record<string, unknown>[],
+type Dump = Record<string, unknown>;
+
+/** The dynamic resources of a part of Envoy's configuration. */
+function dynamic<T>(
+  configs: readonly Dump[],
   part: string,
   list: string,
-  member: (entry: Record<string, unknown>) => unknown,
-): Record<string, unknown> {
+  member: (entry: Dump) => unknown,
+): readonly T[] {
   const dump = configs.find((config) => String(config["@type"]).endsWith(`.${part}`));
-  const entries = (dump?.[list] ?? []) as readonly Record<string, unknown>[];
-  const resources = entries.map((entry) => member(entry) as { readonly name: string });
+  const entries = (dump?.[list] ?? []) as readonly Dump[];
+  return entries.map((entry) => member(entry) as T);
+}
+
+function byName(resources: readonly { readonly name: string }[]): Record<string, unknown> {
   return Object.fromEntries(resources.map((resource) => [resource.name, resource]));
+}
+
+interface DumpedAssignment {
+  readonly cluster_name: string;
+  readonly endpoints?: readonly {
+    readonly lb_endpoints: readonly {
+      readonly endpoint: { readonly address: { readonly socket_address: SocketAddress } };
+    }[];
+  }[];
+}
+
+interface SocketAddress {
+  readonly address: string;
+  readonly port_value: number;
+}
+
+/** What Envoy has by xDS: what is stored, and the addresses of the instances of each cluster. */
+function dumped(configs: readonly Dump[]): Record<string, Record<string, unknown>> {
+  const assignments = dynamic<DumpedAssignment>(
+    ...([configs, "EndpointsConfigDump", "dynamic_endpoint_configs"] as const),
+    (e) => e["endpoint_config"],
+  );
+  const addresses = ({ endpoints = [] }: DumpedAssignment): string[] =>
+    endpoints
+      .flatMap(({ lb_endpoints }) => lb_endpoints)
+      .map(({ endpoint }) => endpoint.address.socket_address)
+      .map(({ address, port_value }) => `${address}:${port_value}`)
+      .sort();
+  return {
+    clusters: byName(
+      dynamic(configs, "ClustersConfigDump", "dynamic_active_clusters", (e) => e["cluster"]),
+    ),
+    listeners: byName(
+      dynamic(
+        ...([configs, "ListenersConfigDump", "dynamic_listeners"] as const),
+        (e) => (e["active_state"] as Dump)["listener"],
+      ),
+    ),
+    routes: byName(
+      dynamic(configs, "RoutesConfigDump", "dynamic_route_configs", (e) => e["route_config"]),
+    ),
+    endpoints: Object.fromEntries(assignments.map((each) => [each.cluster_name, addresses(each)])),
+  };
 }
 
 describe.runIf(envoy !== undefined)("Envoy, by xDS", () => {
@@ -230,28 +283,8 @@ describe.runIf(envoy !== undefined)("Envoy, by xDS", () => {
         timeoutMs: 60_000,
       });
 
-      const configs = await running.configDump();
-      const dumped = {
-        clusters: dynamic(
-          configs,
-          "ClustersConfigDump",
-          "dynamic_active_clusters",
-          (e) => e["cluster"],
-        ),
-        listeners: dynamic(
-          configs,
-          "ListenersConfigDump",
-          "dynamic_listeners",
-          (e) => (e["active_state"] as Record<string, unknown>)["listener"],
-        ),
-        routes: dynamic(
-          configs,
-          "RoutesConfigDump",
-          "dynamic_route_configs",
-          (e) => e["route_config"],
-        ),
-      };
-      expect(dumped).toEqual(stored);
+      const first = { web: [`127.0.0.1:${one.port}`] };
+      expect(dumped(await running.configDump())).toEqual({ ...stored, endpoints: first });
 
       const traffic = new Traffic(port);
       onTestFinished(() => traffic.stop());
@@ -274,6 +307,7 @@ describe.runIf(envoy !== undefined)("Envoy, by xDS", () => {
       await until(
         "its end",
         async () => (await running.stat("cluster.web.membership_total")) === 1,
+        { timeoutMs: 60_000 },
       );
 
       // The root is killed, and etcd restarted: the relay serves what it has.
@@ -287,20 +321,33 @@ describe.runIf(envoy !== undefined)("Envoy, by xDS", () => {
       await writeAgain("instances", "web/1", { address: "127.0.0.1", port: one.port });
       await traffic.onlyFrom("one", "two");
 
-      // The route moves to a new cluster, and the old one goes, in one transaction.
+      // The route moves to a new cluster, and the old one goes, in one transaction, while Envoy stands still for some time.
+      const moved = connectTo(again);
       await writeAgain("instances", "web-2/2", { address: "127.0.0.1", port: two.port });
-      await connectTo(again).transact(async (tx) => {
+      await writeAgain("instances", "other/1", { address: "127.0.0.1", port: two.port }, 2_000);
+      running.pause();
+      await moved.transact(async (tx) => {
         tx.put("routes", "main", Buffer.from(JSON.stringify(routeTo("web-2"))));
         tx.put("clusters", "web-2", Buffer.from(JSON.stringify(clusterNamed("web-2"))));
         tx.delete("clusters", "web");
       });
+      await until(
+        "the end of a lease",
+        () => moved.get("instances", "other/1").then(() => false, isNotFound),
+        { timeoutMs: 60_000 },
+      );
+      running.resume();
       await traffic.onlyFrom("two");
-      await until("the old cluster's end", async () => {
-        const clusters = await running.configDump();
-        const names = Object.keys(
-          dynamic(clusters, "ClustersConfigDump", "dynamic_active_clusters", (e) => e["cluster"]),
-        );
-        return names.join() === "web-2";
+      await until(
+        "the old cluster's end",
+        async () => dumped(await running.configDump())["clusters"]?.["web"] === undefined,
+        { timeoutMs: 60_000 },
+      );
+      expect(dumped(await running.configDump())).toEqual({
+        clusters: { "web-2": clusterNamed("web-2") },
+        listeners: stored.listeners,
+        routes: { main: routeTo("web-2") },
+        endpoints: { "web-2": [`127.0.0.1:${two.port}`] },
       });
       await traffic.stop();
       expect(traffic.failures).toEqual([]);

@@ -103,7 +103,8 @@ describe("A delta client of all resources", () => {
     expect(subscription.take()).toBe("lost");
     const resumed = new XdsSubscription(catalog, { isDelta: true, pump: () => {} });
     resumed.apply(all, new Map([["gone", "1"]]));
-    expect(resumed.take()).toMatchObject({ removed: ["gone"] });
+    expect(resumed.take()).toMatchObject({ resources: { length: 21_000 }, removed: [] });
+    expect(resumed.take()).toMatchObject({ resources: [], removed: ["gone"] });
   });
 });
 
@@ -181,5 +182,20 @@ describe("Refusals", () => {
     expect(lines.logged.length).toBe(1);
     expect(refusals.all.length).toBe(100);
     expect(refusals.all.at(-1)).toMatchObject({ message: "kind 60", count: 2 });
+  });
+
+  it("of one identity do not push out those of others", () => {
+    const refusals = new Refusals(new FakeClock(), pino({}, new Recorder()));
+    const add = (identity: string, message: string): void =>
+      refusals.add("cds", undefined, message, { identity, node: "" });
+    for (let n = 0; n < 40; n++) add("quiet", `kind ${n}`);
+    for (let n = 0; n < 300; n++) add("loud", `kind ${n}`);
+    const shown = Map.groupBy(refusals.all, ({ identity }) => identity);
+    expect(shown.get("quiet")?.map(({ message }) => message)).toEqual(
+      Array.from({ length: 40 }, (_, n) => `kind ${n}`),
+    );
+    expect(shown.get("loud")?.map(({ message }) => message)).toEqual(
+      Array.from({ length: 60 }, (_, n) => `kind ${240 + n}`),
+    );
   });
 });

@@ -1,7 +1,11 @@
 import { describe, expect, it } from "vitest";
+import type { Timer } from "../../src/base/clock.ts";
 import type { Cacher } from "../../src/cacher/cacher.ts";
 import { until } from "../../src/testing/until.ts";
-import type { DiscoveryStream } from "./discovery-client.ts";
+import { Warming } from "../../src/xds/warming.ts";
+import type { XdsReport } from "../../src/xds/xds-door.ts";
+import { FakeClock } from "../fake-clock.ts";
+import { type DiscoveryStream, decoded, type Received } from "./discovery-client.ts";
 import { serveXds } from "./serving.ts";
 
 function route(name: string, to: string): object {
@@ -17,15 +21,23 @@ function route(name: string, to: string): object {
   };
 }
 
-const cds = "type.googleapis.com/envoy.config.cluster.v3.Cluster";
+const ofCluster = "envoy.config.cluster.v3.Cluster";
+const cds = `type.googleapis.com/${ofCluster}`;
 
 function edsCluster(name: string): object {
   const edsConfig = { eds_config: { ads: {} } };
   return { "@type": cds, name, type: "EDS", eds_cluster_config: edsConfig };
 }
 
-/** A client that has one cluster and one route, and has confirmed both. */
-async function serveOne() {
+/** Its timers fire a millisecond early, as those of Node.js may. */
+class EarlyClock extends FakeClock {
+  override setTimeout(callback: () => void, ms: number): Timer {
+    return super.setTimeout(callback, Math.max(1, ms - 1));
+  }
+}
+
+/** A client that has one cluster and one route, and has confirmed both. `names`: the clusters that it asks for; none: all. */
+async function serveOne({ isDelta = true, names = [] as readonly string[] } = {}) {
   const served = await serveXds({
     stored: {
       "cds/old": edsCluster("old"),
@@ -34,18 +46,26 @@ async function serveOne() {
       "eds/new/1": { address: "10.0.0.2", port: 80 },
     },
   });
-  const stream = served.client.delta();
-  for (const request of [{ type: "cds" }, { type: "eds", names: ["old"] }]) {
+  const stream = isDelta ? served.client.delta() : served.client.state();
+  const requests = [
+    { type: "cds", names },
+    { type: "eds", names: ["old"] },
+    { type: "rds", names: ["main"] },
+  ];
+  for (const [at, request] of requests.entries()) {
     stream.send(request);
-    await confirm(stream, stream.received.length);
+    const { nonce } = await until("its response", () => {
+      served.clock.advance(100);
+      return stream.received[at];
+    });
+    // In the state of the world each request has all names.
+    stream.send(isDelta ? { type: request.type, nonce } : { ...request, nonce });
   }
-  stream.send({ type: "rds", names: ["main"] });
-  await until("the route", () => {
-    served.clock.advance(100);
-    return stream.received[2];
-  });
-  await confirm(stream, 2);
   return { ...served, stream };
+}
+
+function servedOf(door: { report(): XdsReport }, name: string): number | undefined {
+  return door.report().types.find(({ type }) => type === name)?.served;
 }
 
 async function confirm(stream: DiscoveryStream, at: number): Promise<void> {
@@ -72,17 +92,53 @@ describe("A route to a new cluster", () => {
     expect((await stream.response(7)).type).toBe("rds");
   });
 
-  it("is sent after a second to a client that confirms nothing", async () => {
-    const { stream, put, clock, cachers } = await serveOne();
+  it("is sent after ten seconds to a client that confirms nothing", async () => {
+    const { stream, put, clock, door } = await serveOne();
     await put("cds/new", edsCluster("new"));
     expect((await stream.response(3)).type).toBe("cds");
-    const last = await put("rds/main", route("main", "new"));
-    await cachers.get("rds")?.reachKnownRevision(last);
-    clock.advance(999);
+    await put("rds/main", route("main", "new"));
+    await put("rds/other", route("other", "new"));
+    // Both routes were committed in order, so that the first one waits for the client alone.
+    await until("the routes", () => servedOf(door, "rds") === 2);
+    clock.advance(9_999);
+    // What follows shows that the server sends, and not the route.
     stream.send({ type: "eds", names: ["new"] });
     expect((await stream.response(4)).type).toBe("eds");
     clock.advance(1);
     expect((await stream.response(5)).type).toBe("rds");
+  });
+
+  it("does not wait for endpoints that change again and again", async () => {
+    const { stream, put, clock } = await serveOne();
+    await put("cds/new", edsCluster("new"));
+    await put("rds/main", route("main", "new"));
+    const { nonce } = await stream.response(3);
+    stream.send({ type: "eds", names: ["new"] });
+    const endpoints = await stream.response(4);
+    stream.send({ type: "cds", nonce });
+    stream.send({ type: "eds", names: ["other"] });
+    await stream.response(5);
+    clock.advance(25);
+    await put("eds/new/2", { address: "10.0.0.3", port: 80 });
+    expect((await stream.response(6)).type).toBe("eds");
+    // The client confirms what it had to confirm, behind a change.
+    stream.send({ type: "eds", nonce: endpoints.nonce });
+    await confirm(stream, 5);
+    expect((await stream.response(7)).type).toBe("rds");
+  });
+
+  it("is not sent later because a timer has fired early", () => {
+    const clock = new EarlyClock();
+    let calls = 0;
+    const warming = new Warming(clock, () => {
+      calls++;
+    });
+    warming.begin(1);
+    warming.confirmed(1);
+    expect(warming.isActive(undefined)).toBe(true);
+    clock.advance(26);
+    expect(calls).toBe(1);
+    expect(warming.isActive(undefined)).toBe(false);
   });
 
   it("waits for the cache of clusters, which may learn of them later", async () => {
@@ -91,10 +147,10 @@ describe("A route to a new cluster", () => {
       stored: { "rds/main": route("main", "old") },
     });
     const clusters = cachers.get("cds") as Cacher;
-    const reach = clusters.reachCurrentRevision.bind(clusters);
-    clusters.reachCurrentRevision = async (signal) => {
+    const reach = clusters.reachKnownRevision.bind(clusters);
+    clusters.reachKnownRevision = async (...known) => {
       await held.promise;
-      return reach(signal);
+      return reach(...known);
     };
     const stream = client.delta();
     stream.send({ type: "rds", names: ["main"] });
@@ -115,6 +171,35 @@ describe("A cluster that is removed with the route to it", () => {
     await put("rds/main", route("main", "other"));
     const [first, second] = [await stream.response(3), await stream.response(4)];
     expect([first.type, second.type, second.removed]).toEqual(["rds", "cds", ["old"]]);
+  });
+
+  it.each([
+    { isDelta: true, names: [] },
+    { isDelta: false, names: [] },
+    { isDelta: true, names: ["old", "new", "third"] },
+    { isDelta: false, names: ["old", "new", "third"] },
+  ])("stays while others are added, until the route is sent: %j", async (asked) => {
+    const { stream, put, remove, clock, door } = await serveOne(asked);
+    await put("cds/new", edsCluster("new"));
+    expect((await stream.response(3)).type).toBe("cds");
+    await put("rds/main", route("main", "new"));
+    await remove("cds/old");
+    await until("the removal", () => servedOf(door, "cds") === 1);
+    await put("cds/third", edsCluster("third"));
+    const third = await stream.response(4);
+    expect([third.type, third.removed]).toEqual(["cds", []]);
+    const clustersIn = ({ resources }: Received) =>
+      resources.map(({ bytes }) => (decoded(ofCluster, bytes) as { name: string }).name).sort();
+    expect(clustersIn(third)).toEqual(asked.isDelta ? ["third"] : ["new", "old", "third"]);
+    stream.send({ type: "cds", names: asked.isDelta ? [] : asked.names, nonce: third.nonce });
+    await until("what follows", () => {
+      clock.advance(25);
+      return stream.received[6];
+    });
+    const [moved, removal] = stream.received.slice(5) as [Received, Received];
+    expect([moved.type, removal.type]).toEqual(["rds", "cds"]);
+    if (asked.isDelta) expect([removal.resources, removal.removed]).toEqual([[], ["old"]]);
+    else expect(clustersIn(removal)).toEqual(["new", "third"]);
   });
 });
 

@@ -12,7 +12,7 @@ function namesIn({ resources }: { readonly resources: readonly { readonly bytes:
 
 describe("A state-of-the-world stream", () => {
   it("gets all clusters for a first request without names, and all of them again with each change", async () => {
-    const { client, put, remove, cachers } = await serveXds({
+    const { client, put, remove, cachers, clock } = await serveXds({
       stored: { "cds/a": cluster("a"), "cds/b": cluster("b") },
     });
     const stream = client.state();
@@ -22,9 +22,15 @@ describe("A state-of-the-world stream", () => {
     expect(first.version).toBe(String(cachers.get("cds")?.revision));
     stream.send({ type: "cds", nonce: first.nonce });
     await put("cds/c", cluster("c"));
-    expect(namesIn(await stream.response(1))).toEqual(["a", "b", "c"]);
+    const second = await stream.response(1);
+    expect(namesIn(second)).toEqual(["a", "b", "c"]);
+    stream.send({ type: "cds", nonce: second.nonce });
     await remove("cds/a");
-    expect(namesIn(await stream.response(2))).toEqual(["b", "c"]);
+    const third = await until("the removal", () => {
+      clock.advance(25);
+      return stream.received[2];
+    });
+    expect(namesIn(third)).toEqual(["b", "c"]);
   });
 
   it("gets what is stored byte by byte", async () => {

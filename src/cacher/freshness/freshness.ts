@@ -90,10 +90,17 @@ export class Freshness implements CacheObserver {
     this.#context.readiness.close();
   }
 
-  /** Waits for a revision that the store is known to have had, for up to 3 s. Resolves to whether the cache has reached it. */
-  async reachKnown(revision: number, signal?: AbortSignal): Promise<boolean> {
+  /**
+   * Waits for a revision that the store is known to have had, for up to 3 s, or `timeoutMs`. Resolves to whether the cache has
+   * reached it.
+   */
+  async reachKnown(
+    revision: number,
+    signal?: AbortSignal,
+    timeoutMs: number = freshnessTimeoutMs,
+  ): Promise<boolean> {
     if (this.#context.cache.revision >= revision) return true;
-    return this.waiters.wait(revision, freshnessTimeoutMs, signal);
+    return this.waiters.wait(revision, timeoutMs, signal);
   }
 }
 

@@ -83,6 +83,11 @@ export interface ServedResource extends Pick<Storage, "put" | "delete"> {
    * everything up to it. Resolves to the revision; undefined: it was not reached in time. Absent: it can't be watched.
    */
   reachCurrentRevision?(signal?: AbortSignal): Promise<number | undefined>;
+  /**
+   * As `reachCurrentRevision`, for a revision that the store is known to have had, which it is not asked for. Waits for up to
+   * `timeoutMs`, and resolves to whether it was reached. Never rejects.
+   */
+  reachKnownRevision?(revision: number, timeoutMs: number): Promise<boolean>;
   /** The revision of the cache; 0 before it is ready. Absent: there is no cache. */
   readonly revision?: number | undefined;
   /** A watch may resume from this revision or a later one; infinite before the cache is ready. Absent: there is no cache. */
