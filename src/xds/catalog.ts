@@ -1,7 +1,7 @@
 import type { Clock } from "../base/clock.ts";
 import { runInTimeSlices, type TimeSlicedWork } from "../base/event-loop-turns.ts";
 import { Fifo } from "../base/fifo.ts";
-import { type Sequence, type XdsResource, XdsResponse } from "./response.ts";
+import { isSameResource, type Sequence, type XdsResource, XdsResponse } from "./response.ts";
 import type { XdsType } from "./types.ts";
 
 /** Maximum number of changed names in the commits that are kept for clients that are behind. */
@@ -22,6 +22,8 @@ export interface Follower {
 interface Commit {
   readonly resources: readonly XdsResource[];
   readonly removed: readonly string[];
+  /** Those of them that existed, as they were. */
+  readonly before: ReadonlyMap<string, XdsResource>;
 }
 
 /** What changes since a commit, by name; undefined: it was removed. */
@@ -131,13 +133,21 @@ export class Catalog {
     this.#isSynced = true;
     const size = resources.length + removed.length;
     if (size === 0 && !isFirst) return;
+    const before = new Map<string, XdsResource>();
     for (const resource of resources) {
-      this.#resources.set(resource.name, resource);
-      this.#absent.delete(resource.name);
+      const { name } = resource;
+      const current = this.#resources.get(name);
+      if (current !== undefined) before.set(name, current);
+      this.#resources.set(name, resource);
+      this.#absent.delete(name);
     }
-    for (const name of removed) this.#resources.delete(name);
+    for (const name of removed) {
+      const current = this.#resources.get(name);
+      if (current !== undefined) before.set(name, current);
+      this.#resources.delete(name);
+    }
     this.#generation++;
-    this.#log.push({ resources, removed });
+    this.#log.push({ resources, removed, before });
     this.#loggedNames += size;
     while (this.#loggedNames > maxLoggedNames && this.#log.length > 1) {
       const dropped = this.#log.shift();
@@ -153,18 +163,30 @@ export class Catalog {
   }
 
   /**
-   * What has changed after the commit with this generation; undefined: that is not known any more, and neither is what was
-   * removed.
+   * What differs from the state of the commit with this generation, whatever was between; undefined: that is not known any
+   * more, and neither is what was removed.
    */
   changesSince(generation: number): Changes | undefined {
     // The generations of the log follow one another.
     const missing = this.#generation - generation;
     if (missing > this.#log.length) return undefined;
     const changes: Changes = new Map();
+    const before: Changes = new Map();
     for (let at = this.#log.length - missing; at < this.#log.length; at++) {
       const commit = this.#log.at(at) as Commit;
-      for (const resource of commit.resources) changes.set(resource.name, resource);
-      for (const name of commit.removed) changes.set(name, undefined);
+      for (const resource of commit.resources) {
+        const { name } = resource;
+        if (!before.has(name)) before.set(name, commit.before.get(name));
+        changes.set(name, resource);
+      }
+      for (const name of commit.removed) {
+        if (!before.has(name)) before.set(name, commit.before.get(name));
+        changes.set(name, undefined);
+      }
+    }
+    if (missing === 1) return changes;
+    for (const [name, resource] of changes) {
+      if (isSameResource(resource, before.get(name))) changes.delete(name);
     }
     return changes;
   }

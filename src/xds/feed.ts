@@ -15,7 +15,8 @@ const orderMs = 10_000;
 
 /** What takes the objects of a resource. What they change counts from `commit` on. */
 export interface FeedTarget {
-  put(object: StoredObject): void;
+  /** `historyId`: of the history that its revisions belong to; empty if it is not known. */
+  put(object: StoredObject, historyId: string): void;
   /** The object is gone. */
   remove(key: string): void;
   /** Everything up to this revision was taken. `keys`: those of the whole state, which is complete now: no others exist. */
@@ -41,6 +42,8 @@ export class Feed {
   readonly #outage: OutageLog;
   readonly #closing = new AbortController();
   #watch: WatchStream | undefined;
+  /** The history that the watch was opened in; empty if it was not known then. */
+  #historyId = "";
   /** The keys of the state that is being read; undefined: it has been. */
   #keys: Set<string> | undefined;
   /** What was read is taken, one after the other. */
@@ -103,6 +106,7 @@ export class Feed {
         ...{ withPrevious: false, delivery: "LATEST_STATE" },
       });
       this.#watch = watch;
+      this.#historyId = resource.currentHistoryId;
       this.#keys = new Set();
       await this.#follow(watch, () => backoff.reset());
       watch.close();
@@ -164,12 +168,14 @@ export class Feed {
   }
 
   *#take({ events }: WatchBatch): TimeSlicedWork<void> {
-    const { target } = this.#options;
+    const { target, resource } = this.#options;
+    // What is taken late belongs to this history still, although the resource may have another by then.
+    const historyId = this.#historyId || resource.currentHistoryId;
     for (const { type, object } of events) {
       if (type === "DELETED") target.remove(object.key);
       else {
         this.#keys?.add(object.key);
-        target.put(object);
+        target.put(object, historyId);
       }
       yield;
     }

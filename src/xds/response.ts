@@ -51,6 +51,18 @@ export class XdsResource {
   }
 }
 
+/** Whether a client that has the one gets nothing new with the other. Undefined: it does not exist. */
+export function isSameResource(
+  one: XdsResource | undefined,
+  other: XdsResource | undefined,
+): boolean {
+  if (one === other) return true;
+  // Without the history's id, versions of two histories may be equal.
+  return (
+    one !== undefined && one.version === other?.version && Buffer.compare(one.any, other.any) === 0
+  );
+}
+
 /** A response, which streams share: it is encoded once for each of the two protocols. Immutable. */
 export class XdsResponse {
   readonly type: XdsType;

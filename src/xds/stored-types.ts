@@ -16,8 +16,6 @@ export interface StoredTypeOptions {
   readonly sequence: Sequence;
   readonly invalid: InvalidValues;
   readonly clock: Clock;
-  /** The id of the history that revisions belong to; empty if it is not known. */
-  readonly historyId: () => string;
   /** Resolves when what the resources refer to has been committed. Undefined: they refer to nothing of another type. */
   readonly referred: (() => Promise<unknown>) | undefined;
   /** Resolves when what refers to the resources has been committed. Undefined: nothing of another type does. */
@@ -32,6 +30,8 @@ export class StoredType implements FeedTarget {
   readonly #options: StoredTypeOptions;
   /** What changes with the next commit, by name; undefined: it is removed. */
   #changes = new Map<string, XdsResource | undefined>();
+  /** What is removed once nothing refers to it any more. */
+  readonly #leaving = new Set<XdsResource>();
 
   constructor(options: StoredTypeOptions) {
     this.#options = options;
@@ -60,21 +60,23 @@ export class StoredType implements FeedTarget {
     return referred().then(() => this.#commit(changes, revision));
   }
 
-  put(object: StoredObject): void {
-    const { catalog, types, sequence, invalid, historyId } = this.#options;
+  put(object: StoredObject, historyId: string): void {
+    const { catalog, types, sequence, invalid } = this.#options;
     const { key, modRevision, value } = object;
     const { type } = catalog;
     try {
       const any = types.read(type, key, value);
-      const history = historyId().slice(0, historyDigits);
+      const history = historyId.slice(0, historyDigits);
       const version = history === "" ? String(modRevision) : `${modRevision}-${history}`;
       const facts = { type, name: key, version, any, revision: modRevision };
       invalid.delete(key);
       const current = catalog.resources.get(key);
       const isSame = current?.version === version && Buffer.compare(current.any, facts.any) === 0;
       // Of a change that is not committed yet, this one is the next.
-      if (isSame) this.#changes.delete(key);
-      else this.#changes.set(key, new XdsResource(facts, sequence));
+      if (isSame) {
+        this.#changes.delete(key);
+        this.#leaving.delete(current);
+      } else this.#changes.set(key, new XdsResource(facts, sequence));
     } catch (error) {
       if (!(error instanceof InvalidValue)) throw error;
       invalid.add(key, error.message);
@@ -94,9 +96,12 @@ export class StoredType implements FeedTarget {
     const names = removed.map(({ name }) => name);
     catalog.commit(resources, isEarly ? [] : names, revision);
     if (!isEarly) return;
+    for (const each of removed) this.#leaving.add(each);
     void referring().then(() => {
       // Those that were not stored again meanwhile.
-      const still = removed.filter((each) => catalog.resources.get(each.name) === each);
+      const still = removed.filter(
+        (each) => this.#leaving.delete(each) && catalog.resources.get(each.name) === each,
+      );
       const gone = still.map(({ name }) => name);
       catalog.commit([], gone, revision);
     });

@@ -134,7 +134,7 @@ export class XdsStream extends MessageSender implements OpenStream {
 
   protected override next(): FrameParts | undefined {
     for (let next = this.#pending(); next !== undefined; next = this.#pending()) {
-      const response = next.take();
+      const response = next.take(next.catalog.type.name === "cds" && this.#hasPendingReferrers());
       if (response === "lost") {
         this.evict(tooFarBehind());
         return undefined;
@@ -184,6 +184,13 @@ export class XdsStream extends MessageSender implements OpenStream {
       else return subscription;
     }
     return mayRemove ? removal : undefined;
+  }
+
+  /** Whether something is pending that may still be referring to clusters. */
+  #hasPendingReferrers(): boolean {
+    return this.#subscriptions.some(
+      (each) => each?.catalog.type.refersToClusters === true && each.hasPending,
+    );
   }
 
   #of(name: TypeName): XdsSubscription | undefined {

@@ -1,6 +1,6 @@
 import type { Catalog, Changes, Follower } from "./catalog.ts";
 import type { DiscoveryRequest } from "./request.ts";
-import type { XdsResource, XdsResponse } from "./response.ts";
+import { isSameResource, type XdsResource, type XdsResponse } from "./response.ts";
 import { wildcard } from "./types.ts";
 
 /**
@@ -51,8 +51,12 @@ export class XdsSubscription implements Follower {
   #generation = 0;
   /** Whether a response is due even if it says nothing. */
   #mustRespond = false;
+  /** Whether it has asked for all again: it gets all, beside what has changed. */
+  #mustRepeat = false;
   /** Names that it has asked for beside all, and does not any more: the client has to learn whether they exist. */
   #released: string[] | undefined;
+  /** Names whose removal the client learns behind what has referred to them. */
+  readonly #withheld = new Set<string>();
   /** The versions that the client says to have of all; undefined: that was dealt with. */
   #versions: ReadonlyMap<string, string> | undefined;
   /** The response that was sent last, and whether the client has confirmed or refused it. */
@@ -94,16 +98,18 @@ export class XdsSubscription implements Follower {
     const known = isFirst ? versions : noVersions;
     this.#hasBegun = true;
     this.#isLegacy = isFirst && all === true && added.length === 0;
-    for (const name of removed) this.#remove(name);
     if (all === true) {
+      if (this.#isOfAll) this.#mustRepeat = true;
+      else this.#versions = known;
       this.#isOfAll = true;
       catalog.followAll(this);
-      this.#versions = known;
       this.#mustRespond = known.size === 0;
     } else if (all === false) {
       this.#isOfAll = false;
+      this.#withheld.clear();
       catalog.unfollowAll(this);
     }
+    for (const name of removed) this.#remove(name);
     for (const name of added) {
       if (!this.#names.has(name)) this.#nameCharacters += name.length;
       this.#names.set(name, known.get(name));
@@ -134,25 +140,31 @@ export class XdsSubscription implements Follower {
   get hasPending(): boolean {
     if (!this.catalog.isSynced) return false;
     if (this.#mustRespond || this.#dirty.size > 0 || this.#released !== undefined) return true;
-    return (
-      this.#isOfAll && (this.#versions !== undefined || this.#generation < this.catalog.generation)
-    );
+    if (!this.#isOfAll) return false;
+    if (this.#versions !== undefined || this.#withheld.size > 0) return true;
+    return this.#generation < this.catalog.generation;
   }
 
-  /** Whether all that it has to send is that resources of all were removed. */
+  /** Whether all that it has to send is that resources were removed. */
   get hasOnlyRemovals(): boolean {
-    if (this.#mustRespond || this.#dirty.size > 0 || this.#versions !== undefined) return false;
-    const changes = this.catalog.changesSince(this.#generation) ?? new Map<string, undefined>();
+    const { catalog } = this;
+    if (this.#mustRespond || this.#released !== undefined) return false;
+    for (const name of this.#dirty) if (!this.#isRemoved(name)) return false;
+    if (!this.#isOfAll) return this.#dirty.size > 0;
+    const changes = catalog.changesSince(this.#generation);
+    if (changes === undefined || this.#versions !== undefined) return false;
     for (const resource of changes.values()) if (resource !== undefined) return false;
-    return changes.size > 0;
+    return changes.size + this.#withheld.size + this.#dirty.size > 0;
   }
 
   /**
    * Takes the next response; undefined: nothing is due. "lost": what the client has is no longer known, so that it has to
-   * begin again.
+   * begin again. `withholdsRemovals`: what was removed stays for now.
    */
-  take(): XdsResponse | "lost" | undefined {
-    const response = this.#stream.isDelta ? this.#takeDelta() : this.#takeState();
+  take(withholdsRemovals = false): XdsResponse | "lost" | undefined {
+    const response = this.#stream.isDelta
+      ? this.#takeDelta(withholdsRemovals)
+      : this.#takeState(withholdsRemovals);
     this.#mustRespond = false;
     if (response === undefined || response === "lost") return response;
     // A nonce is used once.
@@ -224,42 +236,82 @@ export class XdsSubscription implements Follower {
     this.#released.push(name);
   }
 
+  /** Whether the client has a resource with this name, which does not exist any more. */
+  #isRemoved(name: string): boolean {
+    const sent = this.#names.get(name);
+    return sent !== undefined && sent !== null && this.catalog.get(name) === undefined;
+  }
+
   /** State of the world: all that the client asks for, or of a type that is not whole, what is new. */
-  #takeState(): XdsResponse | undefined {
+  #takeState(withholdsRemovals: boolean): XdsResponse | undefined {
     const { catalog } = this;
-    const isNew = this.#mustRespond || this.#generation < catalog.generation;
+    const missed = catalog.generation - this.#generation;
+    const isNew = this.#mustRespond || missed > 0 || this.#withheld.size > 0;
+    const isLevel = this.#mustRespond || (missed === 1 && this.#withheld.size === 0);
     this.#generation = catalog.generation;
     this.#versions = undefined;
+    this.#withheld.clear();
     if (this.#isOfAll) {
       this.#dirty.clear();
-      return isNew ? catalog.whole() : undefined;
+      return isNew ? this.#whole(isLevel, withholdsRemovals) : undefined;
     }
-    const isWhole = catalog.type.isWhole && (this.#mustRespond || this.#hasNews());
+    const isWhole = catalog.type.isWhole && (this.#mustRespond || this.#hasNews(withholdsRemovals));
     const resources: XdsResource[] = [];
+    const withheld: string[] = [];
     for (const name of isWhole ? this.#names.keys() : this.#dirty) {
       if (!isWhole && resources.length === maxNamed) break;
       this.#dirty.delete(name);
+      const sent = this.#names.get(name);
+      if (withholdsRemovals && this.#isRemoved(name)) {
+        resources.push(sent as XdsResource);
+        withheld.push(name);
+        continue;
+      }
       const resource = catalog.get(name);
-      const isKnown = this.#names.get(name) === resource;
+      const isKnown = isSameSent(sent, resource);
       if (resource !== undefined && (isWhole || !isKnown)) resources.push(resource);
       this.#names.set(name, resource ?? null);
     }
+    for (const name of withheld) this.#dirty.add(name);
     if (resources.length === 1) return resources[0]?.alone;
     return isWhole || resources.length > 0 ? catalog.respond(resources, nothing) : undefined;
   }
 
+  /**
+   * All that exists, with what was removed and is withheld; undefined: the client has that. `isLevel`: it has not, since one
+   * commit is new to it.
+   */
+  #whole(isLevel: boolean, withholdsRemovals: boolean): XdsResponse | undefined {
+    const { catalog } = this;
+    const whole = catalog.whole();
+    if (isLevel && !withholdsRemovals) return whole;
+    const had = this.sent?.resources ?? nothing;
+    const kept = withholdsRemovals
+      ? had.filter(({ name }) => !catalog.resources.has(name))
+      : nothing;
+    for (const { name } of kept) this.#withheld.add(name);
+    const resources = [...whole.resources, ...kept];
+    const known = new Set(had);
+    const isSame = resources.length === known.size && resources.every((each) => known.has(each));
+    if (isSame && !this.#mustRespond) return undefined;
+    return kept.length === 0 ? whole : catalog.respond(resources, nothing);
+  }
+
   /** Whether a resource that it names is not what the client has. */
-  #hasNews(): boolean {
+  #hasNews(withholdsRemovals: boolean): boolean {
     for (const name of this.#dirty) {
-      if (this.#names.get(name) !== (this.catalog.get(name) ?? null)) return true;
+      if (withholdsRemovals && this.#isRemoved(name)) continue;
+      if (!isSameSent(this.#names.get(name), this.catalog.get(name))) return true;
     }
     return false;
   }
 
-  #takeDelta(): XdsResponse | "lost" | undefined {
+  #takeDelta(withholdsRemovals: boolean): XdsResponse | "lost" | undefined {
     const { catalog } = this;
     const isLevel = this.#generation + 1 === catalog.generation && this.#versions === undefined;
-    if (this.#isOfAll && isLevel && this.#names.size === 0 && this.#released === undefined) {
+    const isAlone = this.#names.size === 0 && this.#released === undefined && !this.#mustRepeat;
+    const hasNoRemovals = this.#withheld.size === 0 && !withholdsRemovals;
+    if (this.#isOfAll && isLevel && isAlone && hasNoRemovals) {
       this.#generation = catalog.generation;
       return catalog.lastCommit() ?? "lost";
     }
@@ -268,13 +320,29 @@ export class XdsSubscription implements Follower {
     if (changes === undefined) return "lost";
     for (const name of this.#released ?? []) changes.set(name, catalog.resources.get(name));
     this.#released = undefined;
-    for (const name of changes.keys()) if (this.#names.has(name)) this.#dirty.add(name);
+    for (const name of this.#withheld) if (!changes.has(name)) changes.set(name, undefined);
+    this.#withheld.clear();
+    for (const name of changes.keys()) {
+      if (!this.#names.has(name)) continue;
+      this.#dirty.add(name);
+      changes.delete(name);
+    }
+    if (withholdsRemovals) {
+      for (const [name, resource] of changes) {
+        if (resource !== undefined) continue;
+        changes.delete(name);
+        this.#withheld.add(name);
+      }
+    }
     let named = 0;
+    const withheld: string[] = [];
     for (const name of this.#dirty) {
       if (named++ === maxNamed) break;
       this.#dirty.delete(name);
-      this.#addNamed(name, changes);
+      if (withholdsRemovals && this.#isRemoved(name)) withheld.push(name);
+      else this.#addNamed(name, changes);
     }
+    for (const name of withheld) this.#dirty.add(name);
     if (changes.size === 0 && !this.#mustRespond) return undefined;
     const [only] = changes.size === 1 ? changes.values() : [];
     return only?.alone ?? catalog.responseOf(changes);
@@ -286,7 +354,14 @@ export class XdsSubscription implements Follower {
     const versions = this.#versions;
     if (!this.#isOfAll) return new Map();
     this.#versions = undefined;
-    if (versions === undefined) return catalog.changesSince(this.#generation);
+    if (versions === undefined) {
+      const changes = catalog.changesSince(this.#generation);
+      if (this.#mustRepeat) {
+        for (const resource of catalog.resources.values()) changes?.set(resource.name, resource);
+      }
+      this.#mustRepeat = false;
+      return changes;
+    }
     const changes: Changes = new Map();
     for (const resource of catalog.resources.values()) {
       if (versions.get(resource.name) !== resource.version) changes.set(resource.name, resource);
@@ -299,10 +374,13 @@ export class XdsSubscription implements Follower {
 
   #addNamed(name: string, changes: Changes): void {
     const resource = this.catalog.get(name);
-    const sent = this.#names.get(name);
-    const has = typeof sent === "string" ? resource?.version : (resource ?? null);
-    if (sent === has) changes.delete(name);
-    else changes.set(name, resource);
+    if (!isSameSent(this.#names.get(name), resource)) changes.set(name, resource);
     this.#names.set(name, resource ?? null);
   }
+}
+
+/** Whether a client that has the one gets nothing new with the other. */
+function isSameSent(sent: Sent, resource: XdsResource | undefined): boolean {
+  if (typeof sent === "string") return sent === resource?.version;
+  return sent !== undefined && isSameResource(sent ?? undefined, resource);
 }

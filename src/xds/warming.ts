@@ -26,11 +26,12 @@ export class Warming {
     this.#onWarm = onWarm;
   }
 
-  /** Clusters were sent. */
+  /** Clusters were sent. Further ones do not prolong it: routes would wait for as long as there are new clusters. */
   begin(): void {
-    this.#until = this.#clock.now() + maxWarmingMs;
+    const now = this.#clock.now();
+    this.#until ??= now + maxWarmingMs;
     this.#askedAt = Infinity;
-    this.#wake(maxWarmingMs);
+    this.#wake(Math.max(1, this.#until - now));
   }
 
   /** The client has confirmed something. */
