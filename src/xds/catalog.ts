@@ -126,13 +126,20 @@ export class Catalog {
     this.#ofAll.delete(follower);
   }
 
-  /** Replaces resources, and removes others. The first commit of all has the whole state, which may be empty. */
-  commit(resources: readonly XdsResource[], removed: readonly string[], revision: number): void {
+  /**
+   * Replaces resources, and removes others. The first commit of all has the whole state, which may be empty. Returns what
+   * resolves once each follower knows; undefined: nothing has changed.
+   */
+  commit(
+    resources: readonly XdsResource[],
+    removed: readonly string[],
+    revision: number,
+  ): Promise<void> | undefined {
     this.#revision = Math.max(this.#revision, revision);
     const isFirst = !this.#isSynced;
     this.#isSynced = true;
     const size = resources.length + removed.length;
-    if (size === 0 && !isFirst) return;
+    if (size === 0 && !isFirst) return undefined;
     const before = new Map<string, XdsResource>();
     for (const resource of resources) {
       const { name } = resource;
@@ -159,7 +166,9 @@ export class Catalog {
     const names = isFirst
       ? [...this.#byName.keys()]
       : [...resources.map(({ name }) => name), ...removed];
-    runInTimeSlices(this.#clock, this.#notify(names));
+    return new Promise((resolve) => {
+      runInTimeSlices(this.#clock, this.#notify(names, resolve));
+    });
   }
 
   /**
@@ -227,7 +236,7 @@ export class Catalog {
   }
 
   /** Marks what has changed for each follower, then notifies it, so that it sends all of that together. */
-  *#notify(names: readonly string[]): TimeSlicedWork<void> {
+  *#notify(names: readonly string[], onDone: () => void): TimeSlicedWork<void> {
     const affected = new Set<Follower>();
     let steps = 0;
     for (const name of names) {
@@ -244,5 +253,6 @@ export class Catalog {
         if (++steps % followersPerStep === 0) yield;
       }
     }
+    onDone();
   }
 }

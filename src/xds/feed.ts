@@ -19,7 +19,10 @@ export interface FeedTarget {
   put(object: StoredObject, historyId: string): void;
   /** The object is gone. */
   remove(key: string): void;
-  /** Everything up to this revision was taken. `keys`: those of the whole state, which is complete now: no others exist. */
+  /**
+   * Everything up to this revision was taken. `keys`: those of the whole state, which is complete now: no others exist.
+   * Resolves once each client's stream knows: otherwise what is of another type, and comes behind it, could be sent before.
+   */
   commit(revision: number, keys: ReadonlySet<string> | undefined): Promise<void> | undefined;
 }
 

@@ -58,7 +58,7 @@ export class Services implements FeedTarget {
     this.#changed.add(service);
   }
 
-  commit(revision: number, keys: ReadonlySet<string> | undefined): undefined {
+  commit(revision: number, keys: ReadonlySet<string> | undefined): Promise<void> | undefined {
     const { clock, debounceMs, catalog, invalid } = this.#options;
     if (keys !== undefined) {
       for (const instances of this.#services.values()) {
@@ -67,9 +67,10 @@ export class Services implements FeedTarget {
       invalid.retain((key) => keys.has(key));
     }
     this.#revision = revision;
-    if (this.#changed.size === 0 && catalog.isSynced) return;
-    if (debounceMs === 0 || !catalog.isSynced) this.#commit();
-    else this.#timer ??= clock.setTimeout(() => this.#commit(), debounceMs);
+    if (this.#changed.size === 0 && catalog.isSynced) return undefined;
+    if (debounceMs === 0 || !catalog.isSynced) return this.#commit();
+    this.#timer ??= clock.setTimeout(() => void this.#commit(), debounceMs);
+    return undefined;
   }
 
   /** Commits nothing more. Idempotent. */
@@ -99,7 +100,7 @@ export class Services implements FeedTarget {
     }
   }
 
-  #commit(): void {
+  #commit(): Promise<void> | undefined {
     const { catalog, sequence } = this.#options;
     this.#timer = undefined;
     const resources: XdsResource[] = [];
@@ -120,7 +121,7 @@ export class Services implements FeedTarget {
       if (current?.version !== facts.version) resources.push(new XdsResource(facts, sequence));
     }
     this.#changed.clear();
-    catalog.commit(resources, removed, this.#revision);
+    return catalog.commit(resources, removed, this.#revision);
   }
 }
 

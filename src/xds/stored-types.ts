@@ -53,10 +53,7 @@ export class StoredType implements FeedTarget {
     const changes = this.#changes;
     if (changes.size === 0 && catalog.isSynced) return undefined;
     this.#changes = new Map();
-    if (referred === undefined || !catalog.isSynced) {
-      this.#commit(changes, revision);
-      return undefined;
-    }
+    if (referred === undefined || !catalog.isSynced) return this.#commit(changes, revision);
     return referred().then(() => this.#commit(changes, revision));
   }
 
@@ -83,7 +80,10 @@ export class StoredType implements FeedTarget {
     }
   }
 
-  #commit(changes: ReadonlyMap<string, XdsResource | undefined>, revision: number): void {
+  #commit(
+    changes: ReadonlyMap<string, XdsResource | undefined>,
+    revision: number,
+  ): Promise<void> | undefined {
     const { catalog, referring } = this.#options;
     const resources: XdsResource[] = [];
     const removed: XdsResource[] = [];
@@ -94,8 +94,8 @@ export class StoredType implements FeedTarget {
     }
     const isEarly = referring !== undefined && removed.length > 0 && catalog.isSynced;
     const names = removed.map(({ name }) => name);
-    catalog.commit(resources, isEarly ? [] : names, revision);
-    if (!isEarly) return;
+    const notified = catalog.commit(resources, isEarly ? [] : names, revision);
+    if (!isEarly) return notified;
     for (const each of removed) this.#leaving.add(each);
     void referring().then(() => {
       // Those that were not stored again meanwhile.
@@ -103,7 +103,8 @@ export class StoredType implements FeedTarget {
         (each) => this.#leaving.delete(each) && catalog.resources.get(each.name) === each,
       );
       const gone = still.map(({ name }) => name);
-      catalog.commit([], gone, revision);
+      void catalog.commit([], gone, revision);
     });
+    return notified;
   }
 }

@@ -218,12 +218,19 @@ export class ClientView {
     else this.#places.set(type, place);
   }
 
-  /** The clusters of each route are there, as they were in each state of the store. */
+  /**
+   * The clusters of each route are there, as they were in each state of the store. In the state-of-the-world protocol a client
+   * does not learn that a route is removed.
+   */
   #checkReferences(): void {
     if (this.#asked.get("cds")?.all !== true) return;
     if (!this.#begun.has("cds") || !this.#begun.has("rds")) return;
     const clusters = this.#all("cds");
     for (const { name, clusters: referred } of this.#all("rds").values()) {
+      const id = idOf("rds", name);
+      const isGone = (state: State): boolean => !state.has(id);
+      const place = this.#places.get(id) ?? 0;
+      if (!this.#isDelta && this.#history.find(place, isGone) !== undefined) continue;
       for (const cluster of referred) {
         if (!clusters.has(cluster))
           this.#break(`route ${name} is to ${cluster}, which is not there`);

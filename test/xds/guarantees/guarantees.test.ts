@@ -56,8 +56,8 @@ class Tiers {
 }
 
 describe.each([
-  ["the embedded store", undefined, 60],
-  ["etcd", startEtcd, 30],
+  ["the embedded store", undefined, 40],
+  ["etcd", startEtcd, 20],
 ] as const)("xDS at a root, a relay and workers, over %s", (_, startStore, count) => {
   let tiers: Tiers;
 
@@ -82,7 +82,7 @@ describe.each([
           world.close();
         }
       }),
-      { numRuns: runs(count), interruptAfterTimeLimit: 120_000 },
+      { numRuns: runs(count), interruptAfterTimeLimit: 45_000, endOnFailure: true },
     );
   });
 });
