@@ -18,10 +18,14 @@ const orderMs = 10_000;
 
 /** What takes the objects of a resource. What they change counts from `commit` on. */
 export interface FeedTarget {
-  put(object: StoredObject): void;
+  /** `historyId`: of the history that its revisions belong to; empty if it is not known. */
+  put(object: StoredObject, historyId: string): void;
   /** The object is gone. */
   remove(key: string): void;
-  /** Everything up to this revision was taken. `keys`: those of the whole state, which is complete now: no others exist. */
+  /**
+   * Everything up to this revision was taken. `keys`: those of the whole state, which is complete now: no others exist.
+   * Resolves once each client's stream knows: otherwise what is of another type, and comes behind it, could be sent before.
+   */
   commit(revision: number, keys: ReadonlySet<string> | undefined): Promise<void> | undefined;
   /** Something waits for what was committed: it is collected no longer. Absent: nothing is. Idempotent. */
   flush?(): void;
@@ -46,6 +50,8 @@ export class Feed {
   readonly #outage: OutageLog;
   readonly #closing = new AbortController();
   #watch: WatchStream | undefined;
+  /** The history that the watch was opened in; empty if it was not known then. */
+  #historyId = "";
   /** The keys of the state that is being read; undefined: it has been. */
   #keys: Set<string> | undefined;
   /** What was read is taken, one after the other. */
@@ -102,6 +108,7 @@ export class Feed {
         ...{ withPrevious: false, delivery: "LATEST_STATE" },
       });
       this.#watch = watch;
+      this.#historyId = resource.currentHistoryId;
       this.#keys = new Set();
       await this.#follow(watch, () => backoff.reset());
       watch.close();
@@ -164,12 +171,14 @@ export class Feed {
   }
 
   *#take({ events }: WatchBatch): TimeSlicedWork<void> {
-    const { target } = this.#options;
+    const { target, resource } = this.#options;
+    // What is taken late belongs to this history still, although the resource may have another by then.
+    const historyId = this.#historyId || resource.currentHistoryId;
     for (const { type, object } of events) {
       if (type === "DELETED") target.remove(object.key);
       else {
         this.#keys?.add(object.key);
-        target.put(object);
+        target.put(object, historyId);
       }
       yield;
     }

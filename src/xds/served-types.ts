@@ -175,7 +175,6 @@ function servedType(
     services ??
     new StoredType({
       ...{ catalog, types, sequence, invalid, clock },
-      historyId: () => resource.currentHistoryId,
       referred: type.refersToClusters ? feedsOf(["cds", "eds"]) : undefined,
       referring: type.name === "cds" ? feedsOf(["lds", "rds"]) : undefined,
     });

@@ -1,4 +1,3 @@
-import { createHash } from "node:crypto";
 import type { Clock, Timer } from "../base/clock.ts";
 import { compareKeys } from "../model/key-order.ts";
 import type { StoredObject } from "../model/object.ts";
@@ -8,7 +7,7 @@ import type { Catalog } from "./catalog.ts";
 import type { FeedTarget } from "./feed.ts";
 import { readInstance } from "./instance.ts";
 import type { InvalidValues } from "./invalid-values.ts";
-import { encodeAny, type Sequence, XdsResource } from "./response.ts";
+import { digestOf, encodeAny, type Sequence, XdsResource } from "./response.ts";
 import type { XdsType } from "./types.ts";
 
 /** Number of characters of the hash that is the version of an assignment. */
@@ -58,7 +57,7 @@ export class Services implements FeedTarget {
     this.#changed.add(service);
   }
 
-  commit(revision: number, keys: ReadonlySet<string> | undefined): undefined {
+  commit(revision: number, keys: ReadonlySet<string> | undefined): Promise<void> | undefined {
     const { clock, debounceMs, catalog, invalid } = this.#options;
     if (keys !== undefined) {
       for (const instances of this.#services.values()) {
@@ -67,16 +66,17 @@ export class Services implements FeedTarget {
       invalid.retain((key) => keys.has(key));
     }
     this.#revision = revision;
-    if (this.#changed.size === 0 && catalog.isSynced) return;
-    if (debounceMs === 0 || !catalog.isSynced) this.#commit();
-    else this.#timer ??= clock.setTimeout(() => this.#commit(), debounceMs);
+    if (this.#changed.size === 0 && catalog.isSynced) return undefined;
+    if (debounceMs === 0 || !catalog.isSynced) return this.#commit();
+    this.#timer ??= clock.setTimeout(() => void this.#commit(), debounceMs);
+    return undefined;
   }
 
   /** What was collected is committed now: a route may refer to it. */
   flush(): void {
     if (this.#timer === undefined) return;
     this.#timer.cancel();
-    this.#commit();
+    void this.#commit();
   }
 
   /** Commits nothing more. Idempotent. */
@@ -105,7 +105,7 @@ export class Services implements FeedTarget {
     }
   }
 
-  #commit(): void {
+  #commit(): Promise<void> | undefined {
     const { catalog, sequence } = this.#options;
     this.#timer = undefined;
     const resources: XdsResource[] = [];
@@ -126,7 +126,7 @@ export class Services implements FeedTarget {
       if (current?.version !== facts.version) resources.push(new XdsResource(facts, sequence));
     }
     this.#changed.clear();
-    catalog.commit(resources, removed, this.#revision);
+    return catalog.commit(resources, removed, this.#revision);
   }
 }
 
@@ -145,8 +145,7 @@ export function emptyAssignment(
 }
 
 function assignmentFacts(type: XdsType, service: string, content: Buffer, revision: number) {
-  const hash = createHash("sha256").update(content).digest("hex");
-  const version = hash.slice(0, versionLength);
+  const version = digestOf(content).slice(0, versionLength);
   return { type, name: service, version, any: encodeAny(type.url, content), revision };
 }
 

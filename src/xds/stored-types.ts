@@ -4,7 +4,7 @@ import type { AnyTypes } from "./any-types.ts";
 import type { Catalog } from "./catalog.ts";
 import type { FeedTarget } from "./feed.ts";
 import type { InvalidValues } from "./invalid-values.ts";
-import { type Sequence, XdsResource } from "./response.ts";
+import { digestOf, type Sequence, XdsResource } from "./response.ts";
 
 /** Number of digits of a history's id that are part of versions. */
 const historyDigits = 8;
@@ -16,8 +16,6 @@ export interface StoredTypeOptions {
   readonly sequence: Sequence;
   readonly invalid: InvalidValues;
   readonly clock: Clock;
-  /** The id of the history that revisions belong to; empty if it is not known. */
-  readonly historyId: () => string;
   /**
    * Resolves when what the resources refer to has been committed, up to a revision. Undefined: they refer to nothing of another
    * type.
@@ -35,6 +33,8 @@ export class StoredType implements FeedTarget {
   readonly #options: StoredTypeOptions;
   /** What changes with the next commit, by name; undefined: it is removed. */
   #changes = new Map<string, XdsResource | undefined>();
+  /** What is removed once nothing refers to it any more. */
+  readonly #leaving = new Set<XdsResource>();
 
   constructor(options: StoredTypeOptions) {
     this.#options = options;
@@ -56,34 +56,37 @@ export class StoredType implements FeedTarget {
     const changes = this.#changes;
     if (changes.size === 0 && catalog.isSynced) return undefined;
     this.#changes = new Map();
-    if (referred === undefined || !catalog.isSynced) {
-      this.#commit(changes, revision);
-      return undefined;
-    }
+    if (referred === undefined || !catalog.isSynced) return this.#commit(changes, revision);
     return referred(revision).then(() => this.#commit(changes, revision));
   }
 
-  put(object: StoredObject): void {
-    const { catalog, types, sequence, invalid, historyId } = this.#options;
+  put(object: StoredObject, historyId: string): void {
+    const { catalog, types, sequence, invalid } = this.#options;
     const { key, modRevision, value } = object;
     const { type } = catalog;
     try {
       const any = types.read(type, key, value);
-      const history = historyId().slice(0, historyDigits);
-      const version = history === "" ? String(modRevision) : `${modRevision}-${history}`;
+      // Without the history's id, equal revisions may have other content.
+      const history = historyId === "" ? digestOf(any) : historyId;
+      const version = `${modRevision}-${history.slice(0, historyDigits)}`;
       const facts = { type, name: key, version, any, revision: modRevision };
       invalid.delete(key);
       const current = catalog.resources.get(key);
       const isSame = current?.version === version && Buffer.compare(current.any, facts.any) === 0;
       // Of a change that is not committed yet, this one is the next.
-      if (isSame) this.#changes.delete(key);
-      else this.#changes.set(key, new XdsResource(facts, sequence));
+      if (isSame) {
+        this.#changes.delete(key);
+        this.#leaving.delete(current);
+      } else this.#changes.set(key, new XdsResource(facts, sequence));
     } catch (error) {
       invalid.add(key, error);
     }
   }
 
-  #commit(changes: ReadonlyMap<string, XdsResource | undefined>, revision: number): void {
+  #commit(
+    changes: ReadonlyMap<string, XdsResource | undefined>,
+    revision: number,
+  ): Promise<void> | undefined {
     const { catalog, referring } = this.#options;
     const resources: XdsResource[] = [];
     const removed: XdsResource[] = [];
@@ -94,13 +97,17 @@ export class StoredType implements FeedTarget {
     }
     const isEarly = referring !== undefined && removed.length > 0 && catalog.isSynced;
     const names = removed.map(({ name }) => name);
-    catalog.commit(resources, isEarly ? [] : names, revision);
-    if (!isEarly) return;
+    const notified = catalog.commit(resources, isEarly ? [] : names, revision);
+    if (!isEarly) return notified;
+    for (const each of removed) this.#leaving.add(each);
     void referring(revision).then(() => {
       // Those that were not stored again meanwhile.
-      const still = removed.filter((each) => catalog.resources.get(each.name) === each);
+      const still = removed.filter(
+        (each) => this.#leaving.delete(each) && catalog.resources.get(each.name) === each,
+      );
       const gone = still.map(({ name }) => name);
-      catalog.commit([], gone, revision);
+      void catalog.commit([], gone, revision);
     });
+    return notified;
   }
 }

@@ -21,6 +21,8 @@ const definitions = loadSync(
     "envoy/service/discovery/v3/ads.proto",
     "envoy/config/cluster/v3/cluster.proto",
     "envoy/config/endpoint/v3/endpoint.proto",
+    "envoy/config/listener/v3/listener.proto",
+    "envoy/config/route/v3/route.proto",
   ],
   {
     ...{ keepCase: true, longs: String, enums: String, defaults: false, oneofs: false },
@@ -70,13 +72,19 @@ export function urlOf(name: string): string {
 export class DiscoveryStream {
   readonly received: Received[] = [];
   ended: ServiceError | "ok" | undefined;
+  /** Called with each response. */
+  onReceived: (response: Received) => void = () => {};
   readonly #call: ClientDuplexStream<object, object>;
   readonly #isDelta: boolean;
 
   constructor(call: ClientDuplexStream<object, object>, isDelta: boolean) {
     this.#call = call;
     this.#isDelta = isDelta;
-    call.on("data", (message: RawResponse) => this.received.push(receivedOf(message)));
+    call.on("data", (message: RawResponse) => {
+      const response = receivedOf(message);
+      this.received.push(response);
+      this.onReceived(response);
+    });
     call.on("error", (error: ServiceError) => {
       this.ended = error;
     });
@@ -175,13 +183,22 @@ function receivedOf(message: RawResponse): Received {
   };
 }
 
+/** Options of a `DiscoveryClient`. */
+interface DiscoveryClientOptions {
+  readonly token?: string;
+  /** Whether no other client has its connection. */
+  readonly ownConnection?: boolean;
+}
+
 /** Opens streams of discovery at a port. Closed with the test. */
 export class DiscoveryClient {
   readonly #client: Client;
   readonly #metadata = new Metadata();
 
-  constructor(port: number, token?: string) {
-    this.#client = new Client(`127.0.0.1:${port}`, credentials.createInsecure());
+  constructor(port: number, { token, ownConnection = false }: DiscoveryClientOptions = {}) {
+    this.#client = new Client(`127.0.0.1:${port}`, credentials.createInsecure(), {
+      "grpc.use_local_subchannel_pool": ownConnection ? 1 : 0,
+    });
     if (token !== undefined) this.#metadata.set("authorization", `Bearer ${token}`);
     onTestFinished(() => this.#client.close());
   }
@@ -226,6 +243,11 @@ export function anyOf(fullName: string, value: object): Buffer {
     type_url: `type.googleapis.com/${fullName}`,
     value: content,
   });
+}
+
+/** The message in a binary google.protobuf.Any. */
+export function contentOf(any: Buffer): Buffer {
+  return (messageOf("google.protobuf.Any").deserialize(any) as RawAny).value;
 }
 
 /** Decodes a message of a type. */

@@ -45,7 +45,7 @@ async function serveGuarded() {
 }
 
 function as(port: number, token: string): DiscoveryClient {
-  return new DiscoveryClient(port, token);
+  return new DiscoveryClient(port, { token });
 }
 
 describe("A caller with rights to a part", () => {
@@ -112,7 +112,7 @@ describe("A caller with rights to a part", () => {
 
 it("A caller without a token is refused where one is needed", async () => {
   const { server } = await serveGuarded();
-  const stream = new DiscoveryClient(server.port, "stranger").state();
+  const stream = new DiscoveryClient(server.port, { token: "stranger" }).state();
   stream.send({ type: "cds" });
   expect(await stream.end()).toMatchObject({ code: status.UNAUTHENTICATED });
 });
