@@ -180,15 +180,16 @@ describe("A state-of-the-world stream", () => {
   });
 
   it("gets what it names in responses that clients of gRPC accept", async () => {
-    const metadata = { a: "x".repeat(400_000) };
-    const names = ["s0", "s1", "s2", "s3"];
+    const names = ["r0", "r1", "r2", "r3"];
+    const routeOf = (name: string) => ({
+      ...{ "@type": "type.googleapis.com/envoy.config.route.v3.RouteConfiguration", name },
+      virtual_hosts: [{ name: "x".repeat(400_000), domains: ["*"] }],
+    });
     const { client } = await serveXds({
-      stored: Object.fromEntries(
-        names.map((name) => [`eds/${name}/1`, { address: "10.0.0.1", port: 80, metadata }]),
-      ),
+      stored: Object.fromEntries(names.map((name) => [`rds/${name}`, routeOf(name)])),
     });
     const stream = client.state();
-    stream.send({ type: "eds", names });
+    stream.send({ type: "rds", names });
     await stream.response(1);
     expect(stream.received.map(({ resources }) => resources.length)).toEqual([3, 1]);
   });
