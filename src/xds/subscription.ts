@@ -231,13 +231,13 @@ export class XdsSubscription implements Follower {
     else this.#nameCharacters -= name.length;
   }
 
-  /** What the client has once it has this resource. Undefined: once it knows that there is none. */
+  /** What the client has once it has this resource. Undefined: once it knows that the resource does not exist. */
   #sentOf(name: string, resource: XdsResource | undefined): Sent {
     if (resource === undefined) return null;
     return this.catalog.resources.has(name) ? resource.number : resource.version;
   }
 
-  /** Whether the client has the resource, or knows that there is none. */
+  /** Whether the client has the resource, or knows that it does not exist. */
   #isKnown(name: string, resource: XdsResource | undefined): boolean {
     const sent = this.#names.get(name);
     if (resource === undefined) return sent === null;
