@@ -1,6 +1,7 @@
 import type { OutgoingHttpHeaders } from "node:http2";
 import type { Readable } from "node:stream";
 import { status } from "@grpc/grpc-js";
+import { HeldResponse } from "../server/calls/call-admission.ts";
 import type { CarrierCall } from "../server/calls/methods.ts";
 import { refused } from "../server/calls/refusals.ts";
 import type { RequestBody } from "../server/calls/server-call.ts";
@@ -46,6 +47,8 @@ export class TranslatedWebCall extends TranslatedCall implements WebCall {
   readonly #options: WebCallOptions;
   readonly #context: ServiceContext;
   #last: { readonly parts: FrameParts; readonly message: Uint8Array } | undefined;
+  /** Counts the JSON of a large response until the client has accepted it. */
+  #held: HeldResponse | undefined;
   #hasHeaders = false;
   #hasEnded = false;
 
@@ -68,6 +71,13 @@ export class TranslatedWebCall extends TranslatedCall implements WebCall {
 
   get isOver(): boolean {
     return this.#hasEnded || this.outer.isOver;
+  }
+
+  override onClosed(listener: () => void): void {
+    super.onClosed(() => {
+      this.#held?.release();
+      listener();
+    });
   }
 
   binary(message: Buffer): Buffer {
@@ -150,27 +160,46 @@ export class TranslatedWebCall extends TranslatedCall implements WebCall {
     return this.#last.message;
   }
 
-  /** A large one in time slices. */
+  /** A large one in time slices. Its JSON counts beside it: other calls share what it is made of, and none its JSON. */
   #respondWithJson(parts: FrameParts, type: Message): void {
     const json = new JsonStream(type);
     const texts: Buffer[] = [];
     let next = 0;
+    let heldBytes = 0;
+    const isLarge = sizeOf(parts) > bytesAtOnce;
+    if (isLarge) this.#held = this.#holding();
+    const add = (text: string): void => {
+      const bytes = Buffer.from(text);
+      texts.push(bytes);
+      heldBytes += bytes.length;
+      this.#held?.charge(heldBytes);
+    };
     const step = (): boolean => {
       if (this.outer.isOver) return false;
       const part = parts[next++];
       if (part !== undefined) {
-        texts.push(
-          Buffer.from(json.add(Buffer.from(part.buffer, part.byteOffset, part.byteLength))),
-        );
+        add(json.add(Buffer.from(part.buffer, part.byteOffset, part.byteLength)));
         return true;
       }
-      texts.push(Buffer.from(json.end()));
+      add(json.end());
+      if (this.outer.isOver) return false;
       this.#sendHeaders({ "content-length": sizeOf(texts) });
       this.outer.respond(texts);
       return false;
     };
-    if (sizeOf(parts) > bytesAtOnce) this.#context.parsingSelectors.start(this.owner, { step });
+    if (isLarge) this.#context.parsingSelectors.start(this.owner, { step });
     else while (step());
+  }
+
+  /** What is counted in the send budget. Evicted, it ends the call. */
+  #holding(): HeldResponse {
+    return new HeldResponse(this.#context.sendBudget, this.connection, (why) => {
+      if (this.#hasHeaders) this.outer.reset();
+      else {
+        this.#hasEnded = false;
+        this.end(why);
+      }
+    });
   }
 
   #sendHeaders(more: OutgoingHttpHeaders = {}): void {

@@ -270,7 +270,7 @@ export class XdsSubscription implements Follower {
     this.#released.clear();
   }
 
-  /** Whether the client has this resource, or knows that there is none. */
+  /** Whether the client has this resource, or knows that it does not exist. */
   #isKnown(name: string, resource: XdsResource | undefined): boolean {
     return this.#names.get(name) === (resource?.version ?? null);
   }

@@ -101,6 +101,28 @@ test.each([
   expect(recorder.calls[0]?.code).toBe("RESOURCE_EXHAUSTED");
 });
 
+test("JSON of a large response counts until it is accepted, beside what it is made of.", async () => {
+  const served = await serveWeb("2");
+  const { server, storage } = served;
+  const value = Buffer.alloc(1024 ** 2, "x");
+  for (const key of ["a", "b", "c"]) await storage.put({ key, value });
+  const session = connect(`http://127.0.0.1:${server.port}`, {
+    settings: { initialWindowSize: 0 },
+  });
+  onTestFinished(() => session.destroy());
+  session.on("error", () => {});
+  const stream = session.request({ ":method": "POST", ":path": paths.list, ...json });
+  stream.on("error", () => {}).end('{"resource":"things"}');
+  let isAnswered = false;
+  stream.on("response", () => {
+    isAnswered = true;
+  });
+  await until(() => isAnswered);
+  expect(server.stats().unsent.bytes).toBeGreaterThan(3 * (value.length * (1 + 4 / 3)));
+  session.destroy();
+  await pass(served, () => server.stats().unsent.bytes === 0);
+});
+
 const contentTypes = [
   ...["application/json", "application/proto", "application/connect+json"],
   ...["application/connect+proto", "application/grpc-web", "application/grpc-web-text+proto"],
