@@ -4,7 +4,7 @@
  *
  *     GRPC_XDS_BOOTSTRAP=examples/xds/bootstrap.json npm run example examples/xds/client.ts xds:///greeter
  *
- * docs/xds.md has what is stored for that. go/main.go is the same in Go.
+ * docs/xds.md says what is stored for that. go/main.go is the same in Go.
  */
 import { setTimeout as delay } from "node:timers/promises";
 import { Client, credentials, type ServiceError } from "@grpc/grpc-js";
