@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import type { Clock } from "../base/clock.ts";
 import type { StoredObject } from "../model/object.ts";
 import { type AnyTypes, InvalidValue } from "./any-types.ts";
@@ -6,8 +7,18 @@ import type { FeedTarget } from "./feed.ts";
 import type { InvalidValues } from "./invalid-values.ts";
 import { type Sequence, XdsResource } from "./response.ts";
 
-/** Number of digits of a history's id that are part of versions. */
+/** Number of digits of the hash of a history's id that are part of versions. */
 const historyDigits = 8;
+
+/**
+ * The version of what was stored at a revision. `historyId`: of its history; empty if it is not known. Hashed, since ids of histories
+ * that follow one another may begin alike.
+ */
+export function versionAt(revision: number, historyId: string): string {
+  if (historyId === "") return String(revision);
+  const hash = createHash("sha256").update(historyId).digest("hex");
+  return `${revision}-${hash.slice(0, historyDigits)}`;
+}
 
 /** What a stored type needs. */
 export interface StoredTypeOptions {
@@ -63,8 +74,7 @@ export class StoredType implements FeedTarget {
     const { type } = catalog;
     try {
       const any = types.read(type, key, value);
-      const history = historyId.slice(0, historyDigits);
-      const version = history === "" ? String(modRevision) : `${modRevision}-${history}`;
+      const version = versionAt(modRevision, historyId);
       const facts = { type, name: key, version, any, revision: modRevision };
       invalid.delete(key);
       const current = catalog.resources.get(key);

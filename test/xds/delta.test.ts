@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { until } from "../../src/testing/until.ts";
+import { versionAt } from "../../src/xds/stored-types.ts";
 import { cluster, type Received } from "./discovery-client.ts";
 import { serveXds } from "./serving.ts";
 
@@ -32,7 +33,7 @@ describe("A delta stream", () => {
     stream.send({ type: "cds", names: ["a"] });
     const historyId = cachers.get("cds")?.currentHistoryId ?? "";
     expect(versionsIn(await stream.response(0))).toEqual({
-      a: `${revision}-${historyId.slice(0, 8)}`,
+      a: versionAt(revision, historyId),
     });
     expect((await stream.response(0)).version).toBe(String(revision));
   });
