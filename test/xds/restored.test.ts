@@ -82,9 +82,12 @@ describe("Clients of xDS of an etcd that is restored from a backup", () => {
 
     const after = "changed,kept,removed";
     const options = { timeoutMs: 60_000 };
+    const isNew = (clusters: ReadonlyMap<string, string>): boolean =>
+      ["changed", "kept"].every((name) => clusters.get(name) !== versions[name]);
     await until(
       () => deltas.map((each) => shown(clustersOf(each))).join("; "),
-      () => deltas.every((each) => shown(clustersOf(each)) === after),
+      () =>
+        deltas.map(clustersOf).every((clusters) => shown(clusters) === after && isNew(clusters)),
       options,
     );
     await until(
