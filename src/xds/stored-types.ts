@@ -6,8 +6,17 @@ import type { FeedTarget } from "./feed.ts";
 import type { InvalidValues } from "./invalid-values.ts";
 import { digestOf, type Sequence, XdsResource } from "./response.ts";
 
-/** Number of digits of a history's id that are part of versions. */
-const historyDigits = 8;
+/** Number of digits of a hash that are part of versions. */
+const hashDigits = 8;
+
+/**
+ * The version of what was stored at a revision: equal ones have equal content, whatever etcd was restored to. `historyId`: of its
+ * history, hashed, since ids of histories that follow one another may begin alike. Empty: not known, so that the content counts.
+ */
+export function versionAt(revision: number, historyId: string, any: Uint8Array): string {
+  const hash = digestOf(historyId === "" ? any : Buffer.from(historyId));
+  return `${revision}-${hash.slice(0, hashDigits)}`;
+}
 
 /** What a stored type needs. */
 export interface StoredTypeOptions {
@@ -66,15 +75,12 @@ export class StoredType implements FeedTarget {
     const { type } = catalog;
     try {
       const any = types.read(type, key, value);
-      // Without the history's id, equal revisions may have other content.
-      const history = historyId === "" ? digestOf(any) : historyId;
-      const version = `${modRevision}-${history.slice(0, historyDigits)}`;
+      const version = versionAt(modRevision, historyId, any);
       const facts = { type, name: key, version, any, revision: modRevision };
       invalid.delete(key);
       const current = catalog.resources.get(key);
-      const isSame = current?.version === version && Buffer.compare(current.any, facts.any) === 0;
       // Of a change that is not committed yet, this one is the next.
-      if (isSame) {
+      if (current?.version === version) {
         this.#changes.delete(key);
         this.#leaving.delete(current);
       } else this.#changes.set(key, new XdsResource(facts, sequence));

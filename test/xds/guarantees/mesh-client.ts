@@ -84,7 +84,10 @@ export class MeshClient {
     const client = new DiscoveryClient(this.#port, { ownConnection: true });
     const stream = this.#isDelta ? client.delta() : client.state();
     this.#stream = stream;
-    stream.onReceived = (response) => this.#received(response);
+    // What a stream that was cut has received is not read any more.
+    stream.onReceived = (response) => {
+      if (this.#stream === stream) this.#received(response);
+    };
     this.view.opened(this.#isDelta ? this.#accepted.keys() : []);
     for (const [type, asked] of this.#asked) {
       const versions = new Map<string, string>();

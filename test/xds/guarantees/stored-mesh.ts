@@ -1,5 +1,6 @@
 import type { Operation } from "../../../src/client/calls/transaction.ts";
 import type { Client } from "../../../src/client/client.ts";
+import { versionAt } from "../../../src/xds/stored-types.ts";
 import { anyOf, contentOf } from "../discovery-client.ts";
 import { type FollowedType, idOf, type ResourceId, type StoredHistory } from "./stored-history.ts";
 
@@ -80,7 +81,7 @@ export class StoredMesh {
     // Clients may have it before the writer knows.
     this.history.write(changes);
     const { revision, historyId } = await this.#client.transaction({ operations });
-    this.history.written(changes.values(), `${revision}-${historyId.slice(0, 8)}`);
+    this.history.written(changes.values(), versionAt(revision, historyId, Buffer.alloc(0)));
   }
 
   #writeInstance(
