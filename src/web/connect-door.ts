@@ -121,7 +121,7 @@ export class ConnectDoor implements WebDoor {
       ? (versionRefusal(headers) ?? encodingRefusal(requestEncoding))
       : invalidTimeout(isGrpcWeb);
     return {
-      path,
+      ...{ path, protocol: type.protocol.name },
       timeoutMs: isTimeout && (timeoutMs ?? 0) <= maxTimerMs ? timeoutMs : undefined,
       translate: (carrier, context) => {
         const { protocol, form } = type;
@@ -202,7 +202,7 @@ function answered(
   headers: Readonly<Record<string, string | number | readonly string[] | undefined>> = {},
 ): WebRequest {
   return {
-    ...{ path: "", timeoutMs: undefined },
+    ...{ path: "", protocol: "other", timeoutMs: undefined },
     translate: (carrier: CarrierCall) => {
       const body = Buffer.from(text === "" ? "" : `${text}\n`);
       const type = text === "" ? {} : { "content-type": "text/plain; charset=utf-8" };

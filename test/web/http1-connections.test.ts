@@ -71,11 +71,13 @@ test("The connection of a stream that ended with DRAINING answers one more reque
   await client.closed;
 });
 
-test("A connection that ends closes if no request comes.", async () => {
+test("The connection of a stream that ended with DRAINING closes if no request comes.", async () => {
   const served = await serveWeb("1.1");
-  const client = connection(served, putOf("a"));
-  await client.until(/"key":"a"[\s\S]*\}$/);
+  const lines = "Content-Type: application/x-ndjson";
+  const client = connection(served, requestOf(paths.watch, '{"resource":"things"}', [lines]));
+  await client.until(/historyId/);
   served.server.drainOldest(1);
+  await client.until(/DRAINING[\s\S]*\r\n0\r\n\r\n$/);
   while (served.server.connections > 0) {
     served.clock.advance(1_000);
     await new Promise(setImmediate);

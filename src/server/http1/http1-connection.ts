@@ -8,8 +8,8 @@ import type { Ledger, Reservation } from "../kernel/ledger.ts";
 const idleMs = 120_000;
 
 /**
- * How long a connection that ends waits: idle, for a request that its client may have sent already; behind a response that
- * ends it, for the rest of its request. In milliseconds.
+ * How long a connection that ends waits for its client, in milliseconds: to close its side, or behind a response that could
+ * not say that it is the last one, for one more request.
  */
 const lingerMs = 5_000;
 
@@ -52,7 +52,7 @@ export class Http1Connection {
     this.#requestPool = requestPool;
     socket.setKeepAlive(true, keepaliveMs);
     // What Node.js calls behind a response that closes the connection.
-    socket.destroySoon = this.#endBehindResponse;
+    socket.destroySoon = this.#end;
     this.#waitForRequest();
     socket.once("close", () => {
       this.#timer?.cancel();
@@ -95,7 +95,7 @@ export class Http1Connection {
   close(): void {
     if (this.#isClosing) return;
     this.#isClosing = true;
-    if (!this.#isBusy) this.#waitForRequest();
+    if (!this.#isBusy) this.#end();
   }
 
   /** The response to the current request is the last one. Further requests are dropped. Idempotent. */
@@ -129,7 +129,7 @@ export class Http1Connection {
    * Ends its side, and reads on until the client ends the other one. The operating system would answer what still arrives
    * on a closed connection with a reset, for which the client's drops the part of the response that is not read.
    */
-  readonly #endBehindResponse = (): void => {
+  readonly #end = (): void => {
     const { socket } = this;
     this.#isLast = true;
     this.#timer?.cancel();
