@@ -1,5 +1,7 @@
-import { expect, test } from "vitest";
+import { connect as connectTls } from "node:tls";
+import { expect, onTestFinished, test, vi } from "vitest";
 import { connectTo, requestOf } from "../etcd-api/gateway/http.ts";
+import { authority, serverCertificate } from "../server/authenticated-calls.ts";
 import { paths, serveWeb, type WebServed } from "./http.ts";
 
 /*
@@ -83,4 +85,28 @@ test("The connection of a stream that ended with DRAINING closes if no request c
     await new Promise(setImmediate);
   }
   await client.closed;
+});
+
+test("Over TLS a request in several records is read while the response before it is not accepted yet.", async () => {
+  const served = await serveWeb("1.1", {}, { server: { tls: serverCertificate } });
+  const value = Buffer.alloc(1024 ** 2, "x");
+  for (let i = 0; i < 16; i++) await served.storage.put({ key: `k${i}`, value });
+  const socket = connectTls({
+    ...{ port: served.server.port, host: "127.0.0.1" },
+    ...{ ca: authority.cert, servername: "localhost" },
+  });
+  onTestFinished(() => void socket.destroy());
+  let received = "";
+  socket.setEncoding("latin1").on("data", (chunk: string) => {
+    received += chunk;
+  });
+  socket.pause().write(requestOf(paths.list, '{"resource":"things"}', [type]));
+  while (socket.readableLength === 0) await new Promise(setImmediate);
+  // A record has 16 KiB at most.
+  const put = { resource: "things", key: "later", value: "eHh4".repeat(10_000) };
+  socket.write(requestOf(paths.put, JSON.stringify(put), [type]));
+  for (let i = 0; i < 100; i++) await new Promise(setImmediate);
+  socket.resume();
+  await vi.waitFor(() => expect(received.slice(-1_000)).toContain('"version":"1"'), 60_000);
+  expect(received).toContain('"key":"later"');
 });
