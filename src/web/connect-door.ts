@@ -96,9 +96,10 @@ export class ConnectDoor implements WebDoor {
     if (!isKnown) return answered(404, `The server does not implement the method ${path}.`);
     if (type === undefined || !type.shapes.includes(shape)) {
       const isUnary = shape === "unary" || name.startsWith("application/grpc-web");
+      const orLines = shape === "responses" ? ", or with application/x-ndjson" : "";
       const hint = isUnary
         ? "Call it with application/json or application/proto."
-        : "It has a stream: call it with application/connect+json, application/connect+proto, or application/x-ndjson.";
+        : `It has a stream: call it with application/connect+json or application/connect+proto${orLines}.`;
       return answered(415, hint, { "accept-post": acceptedTypes });
     }
     const isJson = type.form === "json" || type.form === "lines";
