@@ -126,8 +126,8 @@ export class Http1Connection {
   }
 
   /**
-   * Ends its side, and reads on until the client ends the other one. The operating system would answer what still arrives
-   * on a closed connection with a reset, for which the client's drops the part of the response that is not read.
+   * Ends its side, and reads on until the client ends the other one, for 5 s at most. Of a closed connection the operating
+   * system would answer what still arrives with a reset, upon which the client loses what it has not read of the response.
    */
   readonly #end = (): void => {
     const { socket } = this;
