@@ -65,7 +65,7 @@ export class Http1Connection {
     return this.#isClosing;
   }
 
-  /** Whether the response to the current request is the last one, and has to say so. */
+  /** Whether the response to the current request is the last one, which its headers have to tell. */
   get isLast(): boolean {
     return this.#isLast || (this.#isClosing && this.#waiting.length === 0);
   }

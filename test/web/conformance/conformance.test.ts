@@ -22,8 +22,8 @@ const knownToFail = ["incomplete-message", "incomplete-message-prefix"].map(
 );
 
 /**
- * What may fail on a busy machine: the client's own deadline passes between the headers and the body of the response that says
- * so, which arrive one after the other, and the suite finds a body without JSON.
+ * What may fail on a busy machine: the client's own deadline passes between the headers and the body of the response with
+ * DEADLINE_EXCEEDED, which arrive one after the other, and the suite finds a body without JSON.
  */
 const knownToBeFlaky = "Timeouts/HTTPVersion:2/Protocol:PROTOCOL_CONNECT/**/unary";
 
