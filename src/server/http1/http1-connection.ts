@@ -65,7 +65,7 @@ export class Http1Connection {
     return this.#isClosing;
   }
 
-  /** Whether the response to the current request is the last one, which its headers have to tell. */
+  /** Whether the response to the current request is the last one, and needs the header `connection: close`. */
   get isLast(): boolean {
     return this.#isLast || (this.#isClosing && this.#waiting.length === 0);
   }
