@@ -161,7 +161,7 @@ async function serviceGroups(): Promise<readonly Group[]> {
   };
   const calls = (meter: Meter): void => {
     const observer = new RpcMetrics(meter, systemClock);
-    observer.started("a");
+    observer.started("a", "grpc");
     observer.ended("a", "OK", 0);
     observer.watchEnded("DRAINING");
   };

@@ -27,7 +27,7 @@ import { framedConnectionOf, socketOf } from "./http2/frames/framed-connection.t
 import { Http2Call } from "./http2/http2-call.ts";
 import { refuseAsHttp, resetStream } from "./http2/http2-stream.ts";
 import { IncomingRequests } from "./http2/incoming-requests.ts";
-import { countIfCancelled, type OpenCalls } from "./http2/open-calls.ts";
+import { type CountedCall, countIfCancelled, type OpenCalls } from "./http2/open-calls.ts";
 import { peerFactsOf } from "./http2/peer.ts";
 import {
   dropDistantDeadline,
@@ -155,7 +155,7 @@ export class CallPipeline {
       const timeoutMs = web === undefined ? timeoutOf(headers) || undefined : web.timeoutMs;
       const call = new Http1Call(connection, response, { timeoutMs, isStreaming }, this.#context);
       const { socket } = connection;
-      this.#openCalls.http1(response, socket, method?.label ?? web?.path ?? "", () => call.code);
+      this.#openCalls.count(response, socket, countedAs(target, method, web), () => call.code);
       const peerFacts = () => peerFactsOf(socket);
       if (method !== undefined) this.#serveHttp(call, headers, method, peerFacts);
       else if (web !== undefined) this.#serveWeb(call, headers, web, peerFacts);
@@ -253,7 +253,7 @@ export class CallPipeline {
       this.#openHttp(stream, headers, path, peerFacts);
       return;
     }
-    this.#openCalls.add(stream, path);
+    this.#openCalls.add(stream, { protocol: "grpc", path });
     const timeoutMs = timeoutOf(headers);
     const isTimeout = !Number.isNaN(timeoutMs);
     const call = new Http2Call(stream, headers, isTimeout ? timeoutMs : undefined, this.#context);
@@ -289,7 +289,7 @@ export class CallPipeline {
       http === undefined
         ? this.#webRequestAt({ verb, target, headers, version: "HTTP/2" })
         : undefined;
-    this.#openCalls.add(stream, web?.path ?? target, http?.label);
+    this.#openCalls.add(stream, countedAs(target, http, web));
     if (http === undefined && web === undefined) {
       refuseAsHttp(stream, this.#context.clock);
       return;
@@ -406,6 +406,16 @@ export class CallPipeline {
     };
     whenDone(pending, headerBytes(headers), serve);
   }
+}
+
+/** What a request that is not one of gRPC is counted as. */
+function countedAs(
+  target: string,
+  method: HttpMethod | undefined,
+  web: WebRequest | undefined,
+): CountedCall {
+  if (method !== undefined) return { protocol: "etcd-json", path: target, label: method.label };
+  return { protocol: web?.protocol ?? "other", path: web?.path ?? target };
 }
 
 /** Calls `serve` once a call whose request has this many bytes is authenticated. */

@@ -3,6 +3,7 @@ import type { Clock } from "../base/clock.ts";
 import { type Reason, reasons } from "../base/errors.ts";
 import { counter, gauge, registerMetrics } from "../base/metric-table.ts";
 import type { CallsReport } from "../server/admin/status/status.ts";
+import { type CallProtocol, callProtocols } from "../server/calls/service-options.ts";
 import { LatencyBuckets } from "./stage-latency.ts";
 
 /** Methods whose calls last as long as their client wants: their duration is no latency. */
@@ -36,6 +37,8 @@ const durationBoundaries = [
 /** The server's observer: counts calls and messages. */
 export class RpcMetrics {
   readonly #methods = new Map<string, MethodCounts>();
+  /** Number of calls started, by protocol. */
+  readonly #protocols = new Map<CallProtocol, number>(callProtocols.map((name) => [name, 0]));
   /** The counts that were used last: messages of the same method come one after another. */
   #last: MethodCounts | undefined;
   readonly #duration: Histogram;
@@ -64,6 +67,13 @@ export class RpcMetrics {
     });
     // Series that begin with 1 would hide their first increase from Prometheus.
     for (const reason of [...reasons, "RESET"] as const) this.#endedWatches.add(0, { reason });
+    registerMetrics(meter, () => [[this.#protocols]] as const, {
+      watch_fanout_rpc_started_by_protocol: counter(
+        "{call}",
+        "Calls started. other: requests by HTTP that are answered without a call.",
+        (protocols) => Array.from(protocols, ([protocol, count]) => [count, { protocol }] as const),
+      ),
+    });
     const methods = () =>
       Array.from(this.#methods, ([method, counts]) => [counts, { method }] as const);
     registerMetrics(meter, methods, {
@@ -97,8 +107,9 @@ export class RpcMetrics {
     return totals;
   }
 
-  started(method: string): void {
+  started(method: string, protocol: CallProtocol): void {
     this.#counts(method).started++;
+    this.#protocols.set(protocol, (this.#protocols.get(protocol) ?? 0) + 1);
   }
 
   /** `code` is the status code's name, such as `OK` or `NOT_FOUND`. */

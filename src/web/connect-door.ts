@@ -100,9 +100,10 @@ export class ConnectDoor implements WebDoor {
     if (!isKnown) return answered(404, `The server does not implement the method ${path}.`, shared);
     if (type === undefined || !type.shapes.includes(shape)) {
       const isUnary = shape === "unary" || name.startsWith("application/grpc-web");
+      const orLines = shape === "responses" ? ", or with application/x-ndjson" : "";
       const hint = isUnary
         ? "Call it with application/json or application/proto."
-        : "It has a stream: call it with application/connect+json, application/connect+proto, or application/x-ndjson.";
+        : `It has a stream: call it with application/connect+json or application/connect+proto${orLines}.`;
       return answered(415, hint, { ...shared, "accept-post": acceptedTypes });
     }
     const isJson = type.form === "json" || type.form === "lines";
@@ -126,7 +127,7 @@ export class ConnectDoor implements WebDoor {
       ? (versionRefusal(headers) ?? encodingRefusal(requestEncoding))
       : invalidTimeout(isGrpcWeb);
     return {
-      path,
+      ...{ path, protocol: type.protocol.name },
       timeoutMs: isTimeout && (timeoutMs ?? 0) <= maxTimerMs ? timeoutMs : undefined,
       translate: (carrier, context) => {
         const { protocol, form } = type;
@@ -207,7 +208,7 @@ function answered(
   headers: Readonly<Record<string, string | number | readonly string[] | undefined>> = {},
 ): WebRequest {
   return {
-    ...{ path: "", timeoutMs: undefined },
+    ...{ path: "", protocol: "other", timeoutMs: undefined },
     translate: (carrier: CarrierCall) => {
       const body = Buffer.from(text === "" ? "" : `${text}\n`);
       const type = text === "" ? {} : { "content-type": "text/plain; charset=utf-8" };

@@ -1,6 +1,7 @@
 import type { OutgoingHttpHeaders } from "node:http2";
 import { status } from "@grpc/grpc-js";
 import { httpStatuses } from "../server/calls/http-statuses.ts";
+import type { CallProtocol } from "../server/calls/service-options.ts";
 import { descriptors } from "../wire/descriptors.ts";
 import type { FrameParts } from "../wire/encode.ts";
 import type { EncodingName } from "../wire/encoding.ts";
@@ -11,6 +12,7 @@ import { base64, enveloped } from "./message-form.ts";
 
 /** The response of a protocol to a request: its headers, and how it reports its status. */
 export interface Protocol {
+  readonly name: CallProtocol;
   /** The names of the request's header with the compression of messages, and with those that its client accepts. */
   readonly encodingHeader: string;
   readonly acceptHeader: string;
@@ -27,6 +29,7 @@ const ok: WireStatus["code"] = status.OK;
 /** Connect's methods with one request and one response. */
 export function connectUnary(contentType: string): Protocol {
   return {
+    name: "connect",
     ...{ encodingHeader: "content-encoding", acceptHeader: "accept-encoding", isBare: true },
     headers: () => ({ ":status": 200, "content-type": contentType }),
     ending: (why) => {
@@ -44,6 +47,7 @@ export function connectUnary(contentType: string): Protocol {
 export function jsonLines(contentType: string): Protocol {
   return {
     ...connectUnary(contentType),
+    name: "json-lines",
     ending: (why) => {
       const text = why.code === ok ? "" : `${JSON.stringify({ error: errorOf(why) })}\n`;
       const code = why.code === ok ? 200 : (httpStatuses[why.code] ?? 500);
@@ -65,6 +69,7 @@ export function connectStream(contentType: string): Protocol {
     ...(encoding === undefined ? {} : { "connect-content-encoding": encoding }),
   });
   return {
+    name: "connect",
     encodingHeader: "connect-content-encoding",
     acceptHeader: "connect-accept-encoding",
     isBare: false,
@@ -92,6 +97,7 @@ export function grpcWeb(contentType: string, isText: boolean): Protocol {
     ...(encoding === undefined ? {} : { "grpc-encoding": encoding }),
   });
   return {
+    name: "grpc-web",
     encodingHeader: "grpc-encoding",
     acceptHeader: "grpc-accept-encoding",
     isBare: false,

@@ -66,7 +66,8 @@ export class Tier {
 
   /** A client of the library, closed with this. */
   client(options: { readonly token?: string; readonly maxAttempts?: number } = {}): Client {
-    const client = connect({ address: this.address, ...options });
+    // On a busy machine this process may have no turn for longer than a ping may take.
+    const client = connect({ address: this.address, keepaliveIntervalMs: 3_600_000, ...options });
     this.#closing.push(() => client.close());
     return client;
   }

@@ -237,12 +237,12 @@ test("watches that read from before the event window are counted, and those refu
 describe("the metrics of calls", () => {
   const method = "watchfanout.v1.ListWatchService/Watch";
 
-  test("count started calls, calls in progress and sent messages, by method", async () => {
+  test("count started calls, also by protocol, calls in progress and sent messages, by method", async () => {
     const metrics = new PrometheusMetrics("1.2.3");
     const calls = new RpcMetrics(metrics.meter, new FakeClock());
-    calls.started(method);
-    calls.started(method);
-    calls.started("other");
+    calls.started(method, "grpc");
+    calls.started(method, "grpc");
+    calls.started("other", "connect");
     calls.sent(method, 2, 300);
     calls.sent(method, 1, 5);
     calls.ended(method, "OK", 20);
@@ -254,14 +254,17 @@ describe("the metrics of calls", () => {
     expect(of("sent_messages_total")).toBe("3");
     expect(of("sent_bytes_total")).toBe("305");
     expect(found['watch_fanout_rpc_in_flight{method="other"}']).toBe("1");
+    const by = (protocol: string): string | undefined =>
+      found[`watch_fanout_rpc_started_by_protocol_total{protocol="${protocol}"}`];
+    expect([by("grpc"), by("connect"), by("etcd-json")]).toEqual(["2", "1", "0"]);
   });
 
   test("have the duration in seconds, by method and code", async () => {
     const metrics = new PrometheusMetrics("1.2.3");
     const calls = new RpcMetrics(metrics.meter, new FakeClock());
-    calls.started(method);
+    calls.started(method, "grpc");
     calls.ended(method, "NOT_FOUND", 20);
-    calls.started(method);
+    calls.started(method, "grpc");
     calls.ended(method, "NOT_FOUND", 7_200_000);
     const found = await values(metrics);
     const labels = `method="${method}",code="NOT_FOUND"`;

@@ -1,5 +1,5 @@
 import { ConnectError } from "@connectrpc/connect";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import type { Delivery } from "../../src/cacher/request/request.ts";
 import type { Client } from "../../src/client/client.ts";
 import type { WatchEvent } from "../../src/model/event.ts";
@@ -161,6 +161,8 @@ async function write(client: Client, seed: number): Promise<number> {
 test("Watches by Connect and gRPC-Web keep their guarantees at a root, a relay and workers.", async () => {
   const client = root.client();
   const { promise: last, resolve: onLast } = Promise.withResolvers<number>();
+  // Of a test that has failed, too, no stream is opened again.
+  onTestFinished(() => onLast(0));
   const ports = { root: root.port, relay: relay.port, workers: Number(workers.grpc.split(":")[1]) };
   const positions: Promise<void>[] = [];
   const sequences = Object.entries(ports).flatMap(([tier, port]) =>
@@ -173,7 +175,8 @@ test("Watches by Connect and gRPC-Web keep their guarantees at a root, a relay a
       }),
     ),
   );
-  await Promise.all(positions);
+  // One that fails before it has a position fails the test at once.
+  await Promise.race([Promise.all(positions), Promise.all(sequences)]);
   const all = client.watch(resource, { afterRevision: 1, includePrevious: true });
   const changes: Change[] = [];
   onLast(await write(client, 1));

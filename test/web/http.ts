@@ -1,5 +1,6 @@
 import { type IncomingHttpHeaders, request as requestHttp1 } from "node:http";
 import { connect } from "node:http2";
+import { request as requestHttps } from "node:https";
 import { onTestFinished } from "vitest";
 import { ConnectDoor, type WebDoorOptions } from "../../src/web/connect-door.ts";
 import { listWatchService, writeService } from "../../src/wire/services.ts";
@@ -26,6 +27,13 @@ export interface Answer {
 
 export type Headers = Readonly<Record<string, string>>;
 
+/** What a client trusts, and its certificate. */
+export interface ClientTls {
+  readonly ca: Buffer;
+  readonly cert?: Buffer;
+  readonly key?: Buffer;
+}
+
 export interface WebServed extends Served {
   /** Sends a request, with POST unless the headers have another `:method`. */
   request(path: string, headers: Headers, body?: string | Buffer): Promise<Answer>;
@@ -41,9 +49,23 @@ export async function serveWeb(
     ...server,
     server: { ...server?.server, webDoor: new ConnectDoor(options) },
   });
-  const ask = version === "2" ? overHttp2 : overHttp1;
   const { port } = served.server;
-  return { ...served, request: (path, headers, body = "") => ask(port, path, headers, body) };
+  return {
+    ...served,
+    request: (path, headers, body = "") => ask(version, port, path, headers, body),
+  };
+}
+
+/** Sends a request to localhost. Without `tls` in plain text. */
+export function ask(
+  version: "1.1" | "2",
+  port: number,
+  path: string,
+  headers: Headers,
+  body: string | Buffer,
+  tls?: ClientTls,
+): Promise<Answer> {
+  return (version === "2" ? overHttp2 : overHttp1)(port, path, headers, body, tls);
 }
 
 function overHttp1(
@@ -51,9 +73,14 @@ function overHttp1(
   path: string,
   { ":method": method = "POST", ...headers }: Headers,
   body: string | Buffer,
+  tls: ClientTls | undefined,
 ): Promise<Answer> {
   const { promise, resolve, reject } = Promise.withResolvers<Answer>();
-  const request = requestHttp1({ ...{ port, path, method, headers }, host: "127.0.0.1" });
+  const options = { ...{ port, path, method, headers }, host: "127.0.0.1" };
+  const request =
+    tls === undefined
+      ? requestHttp1(options)
+      : requestHttps({ ...options, ...tls, servername: "localhost" });
   request.on("error", reject).on("response", (response) => {
     const chunks: Buffer[] = [];
     response.on("data", (chunk: Buffer) => chunks.push(chunk)).on("error", reject);
@@ -73,8 +100,12 @@ function overHttp2(
   path: string,
   headers: Headers,
   body: string | Buffer,
+  tls: ClientTls | undefined,
 ): Promise<Answer> {
-  const session = connect(`http://127.0.0.1:${port}`);
+  const session =
+    tls === undefined
+      ? connect(`http://127.0.0.1:${port}`)
+      : connect(`https://127.0.0.1:${port}`, { ...tls, servername: "localhost" });
   onTestFinished(() => session.destroy());
   session.on("error", () => {});
   const stream = session.request({ ":method": "POST", ":path": path, ...headers });

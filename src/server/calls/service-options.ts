@@ -28,9 +28,19 @@ import type { MemoryGauge } from "../pressure/memory-gauges.ts";
 import type { AuditLog } from "./audit.ts";
 import type { CallTracer } from "./call-span.ts";
 
+/**
+ * The protocols by which calls arrive. `json-lines`: the responses are lines of JSON. `etcd-json`: etcd's JSON gateway. `other`:
+ * requests by HTTP that are answered without a call, such as the questions of browsers whether a page may call.
+ */
+export const callProtocols = [
+  ...(["grpc", "connect", "grpc-web", "json-lines", "etcd-json", "other"] as const),
+] as const;
+
+export type CallProtocol = (typeof callProtocols)[number];
+
 /** Observes every call. Method names look like `watchfanout.v1.ListWatchService/Watch`. */
 export interface RpcObserver {
-  started(method: string): void;
+  started(method: string, protocol: CallProtocol): void;
   /** `code` is the name of the gRPC status code, such as `OK` or `NOT_FOUND`. */
   ended(method: string, code: string, milliseconds: number): void;
   /** Responses of ListWatchService and WriteService, and their size in bytes without gRPC's framing. */

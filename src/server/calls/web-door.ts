@@ -4,6 +4,7 @@ import type { WireStatus } from "../../wire/errors.ts";
 import type { CarrierCall } from "./methods.ts";
 import type { RequestBody, ServerCall } from "./server-call.ts";
 import type { ServiceContext } from "./service-context.ts";
+import type { CallProtocol } from "./service-options.ts";
 
 /** The head of a request by HTTP. */
 export interface RequestHead {
@@ -34,6 +35,7 @@ export interface WebCall extends ServerCall {
 export interface WebRequest {
   /** The method's path, `/package.Service/Method`. There may be no such method. Empty: it is not a call of one. */
   readonly path: string;
+  readonly protocol: CallProtocol;
   /** After how many milliseconds its deadline passes; undefined: there is no deadline. */
   readonly timeoutMs: number | undefined;
   /** Makes the call of the one that carries its bytes. Undefined: that has been answered. */

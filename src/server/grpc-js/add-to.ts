@@ -134,7 +134,7 @@ class GrpcJsCall extends ServedCall implements ServerCall {
     this.via = keptVia(this.#header(viaKey));
     this.span = span;
     const since = clock.now();
-    observer?.started(method);
+    observer?.started(method, "grpc");
     // grpc-js emits it at every end, once it has nothing more to send.
     call.once("cancelled", () => {
       // It may end a call a millisecond before the deadline.

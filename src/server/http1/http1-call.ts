@@ -43,6 +43,8 @@ export class Http1Call extends ServedCall implements CarrierCall {
     if (isStreaming) socket.once("end", this.#clientGone);
     response.on("close", () => {
       socket.off("end", this.#clientGone);
+      // What is left of the request is read and dropped.
+      this.request.removeAllListeners("data").resume();
       context.callClosings.add(() => this.#responseClosed());
     });
   }
@@ -109,8 +111,10 @@ export class Http1Call extends ServedCall implements CarrierCall {
     if (this.isOver || this.#response.headersSent) return;
     const { ":status": code = 200, ...others } = headers;
     // What the client still sends would have to be read before its next request.
-    if (!this.request.complete || this.connection.closed)
+    if (!this.request.complete || this.connection.isLast) {
+      this.connection.endBehindCurrent();
       this.#response.setHeader("connection", "close");
+    }
     this.#response.writeHead(Number(code), others);
   }
 

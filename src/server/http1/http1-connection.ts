@@ -7,6 +7,12 @@ import type { Ledger, Reservation } from "../kernel/ledger.ts";
 /** How long the headers of the next request may take to arrive, in milliseconds. */
 const idleMs = 120_000;
 
+/**
+ * How long a connection that ends waits for its client, in milliseconds: to close its side, or behind a response that could
+ * not say that it is the last one, for one more request.
+ */
+const lingerMs = 5_000;
+
 /** After how long without a packet the operating system asks whether the client is still there, in milliseconds. */
 const keepaliveMs = 30_000;
 
@@ -25,7 +31,8 @@ interface Waiting {
 
 /**
  * A client's connection with HTTP/1. Its requests are handled one after the other, in their order. It can be ended as a session of
- * HTTP/2 can: the current response is finished first.
+ * HTTP/2 can: the current response is finished first. If its headers are sent already, the client does not know that the
+ * connection ends, so the response to one more request says it (RFC 9112, 9.6).
  */
 export class Http1Connection {
   readonly socket: Socket;
@@ -35,6 +42,8 @@ export class Http1Connection {
   #timer: Timer | undefined;
   #isBusy = false;
   #isClosing = false;
+  /** Whether the client gets no response behind the current one. */
+  #isLast = false;
 
   /** `requestPool` counts what is held of requests that wait. */
   constructor(socket: Socket, clock: Clock, requestPool: Ledger) {
@@ -42,6 +51,8 @@ export class Http1Connection {
     this.#clock = clock;
     this.#requestPool = requestPool;
     socket.setKeepAlive(true, keepaliveMs);
+    // What Node.js calls behind a response that closes the connection.
+    socket.destroySoon = this.#end;
     this.#waitForRequest();
     socket.once("close", () => {
       this.#timer?.cancel();
@@ -49,9 +60,14 @@ export class Http1Connection {
     });
   }
 
-  /** Whether it takes no more requests. */
+  /** Whether it ends once its requests have responses. */
   get closed(): boolean {
     return this.#isClosing;
+  }
+
+  /** Whether the response to the current request is the last one, and needs the header `connection: close`. */
+  get isLast(): boolean {
+    return this.#isLast || (this.#isClosing && this.#waiting.length === 0);
   }
 
   get destroyed(): boolean {
@@ -60,7 +76,8 @@ export class Http1Connection {
 
   /** Calls `handle` when it is the turn of this request. */
   add(response: ServerResponse<IncomingMessage>, handle: () => void): void {
-    if (this.#isClosing || this.#waiting.length === maxPipelined) {
+    if (this.#isLast) return;
+    if (this.#waiting.length === maxPipelined) {
       this.socket.destroy();
       return;
     }
@@ -76,8 +93,14 @@ export class Http1Connection {
 
   /** Ends it once its requests have responses. Idempotent. */
   close(): void {
+    if (this.#isClosing) return;
     this.#isClosing = true;
-    if (!this.#isBusy) this.socket.destroySoon();
+    if (!this.#isBusy) this.#end();
+  }
+
+  /** The response to the current request is the last one. Further requests are dropped. Idempotent. */
+  endBehindCurrent(): void {
+    this.#isLast = true;
   }
 
   destroy(): void {
@@ -92,18 +115,28 @@ export class Http1Connection {
     this.#isBusy = false;
     // Behind a response that closes the connection no other could be sent.
     if (!this.socket.writable) return;
-    if (this.#waiting.length > 0) {
-      this.#handleNext();
-    } else if (this.#isClosing) {
-      this.socket.destroySoon();
-    } else {
-      this.#waitForRequest();
-    }
+    if (this.#waiting.length > 0) this.#handleNext();
+    else this.#waitForRequest();
   }
 
   #waitForRequest(): void {
-    this.#timer = this.#clock.setTimeout(() => this.socket.destroy(), idleMs);
+    this.#timer?.cancel();
+    const ms = this.#isClosing ? lingerMs : idleMs;
+    this.#timer = this.#clock.setTimeout(() => this.socket.destroy(), ms);
   }
+
+  /**
+   * Ends its side, and reads on until the client ends the other one, for 5 s at most. Of a closed connection the operating
+   * system would answer what still arrives with a reset, upon which the client loses what it has not read of the response.
+   */
+  readonly #end = (): void => {
+    const { socket } = this;
+    this.#isLast = true;
+    this.#timer?.cancel();
+    this.#timer = this.#clock.setTimeout(() => socket.destroy(), lingerMs);
+    socket.end();
+    socket.resume();
+  };
 
   #handleNext(): void {
     const next = this.#waiting.shift();

@@ -4,11 +4,21 @@ import { status } from "@grpc/grpc-js";
 import { descriptors } from "../../wire/descriptors.ts";
 import { type Methods, methodOf, type RawServices } from "../calls/methods.ts";
 import type { ServiceContext } from "../calls/service-context.ts";
+import type { CallProtocol } from "../calls/service-options.ts";
 import type { CallerLimits } from "../limits/caller-limits.ts";
 import type { CallOwner } from "../limits/callers.ts";
 import type { Connections } from "./connections.ts";
 import { isEnding, socketOf } from "./frames/framed-connection.ts";
 import { statusCodeOf } from "./http2-stream.ts";
+
+/** What a call is counted as. */
+export interface CountedCall {
+  readonly protocol: CallProtocol;
+  /** The path of its method. */
+  readonly path: string;
+  /** Its method in metrics. Default: that at its path. */
+  readonly label?: string | undefined;
+}
 
 /** Counts the open calls of a server and of each connection, and reports each call to the observer. */
 export class OpenCalls {
@@ -32,31 +42,21 @@ export class OpenCalls {
   }
 
   /** Counts a call until its stream is closed. */
-  add(stream: ServerHttp2Stream, path: string, label: string = this.#labelOf(path)): void {
+  add(stream: ServerHttp2Stream, call: CountedCall): void {
     const { session } = stream;
     const socket = session === undefined || session.destroyed ? undefined : socketOf(session);
-    this.count(stream, socket, label, () => statusCodeOf(stream));
-  }
-
-  /** Counts a call by HTTP/1 until its response is closed. `path`: of its method, or its label. */
-  http1(
-    response: { on(event: "close", listener: () => void): unknown },
-    socket: Socket,
-    path: string,
-    codeOf: () => number | undefined,
-  ): void {
-    this.count(response, socket, path.startsWith("/") ? this.#labelOf(path) : path, codeOf);
+    this.count(stream, socket, call, () => statusCodeOf(stream));
   }
 
   /** Counts a call until `closing` is closed. `codeOf`: the status that it has ended with; undefined: its client has ended it. */
   count(
     closing: { on(event: "close", listener: () => void): unknown },
     socket: Socket | undefined,
-    label: string,
+    { protocol, path, label = this.#labelOf(path) }: CountedCall,
     codeOf: () => number | undefined,
   ): void {
     this.#size++;
-    const onEnded = this.#observe(label, codeOf);
+    const onEnded = this.#observe(label, protocol, codeOf);
     const onClosed = socket === undefined ? undefined : this.#connections.opened(socket);
     const release = (): void => {
       onClosed?.();
@@ -82,11 +82,15 @@ export class OpenCalls {
   }
 
   /** Reports a call to the observer. Returns what reports its end. */
-  #observe(method: string, codeOf: () => number | undefined): (() => void) | undefined {
+  #observe(
+    method: string,
+    protocol: CallProtocol,
+    codeOf: () => number | undefined,
+  ): (() => void) | undefined {
     const { observer, clock } = this.#context;
     if (observer === undefined) return undefined;
     const started = clock.now();
-    observer.started(method);
+    observer.started(method, protocol);
     return () => {
       const code = status[codeOf() ?? status.CANCELLED] ?? "UNKNOWN";
       observer.ended(method, code, clock.now() - started);

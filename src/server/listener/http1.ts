@@ -45,6 +45,8 @@ export interface Http1Door {
   ): boolean;
 }
 
+const ignore = (): void => {};
+
 /** Maximum size of the headers of a request, in bytes. */
 const maxHeaderBytes = 8 * 1024;
 
@@ -93,6 +95,9 @@ export class Http1Responder {
       this.#door.begun(connection);
     }
     this.#server.emit("connection", socket);
+    // So that what arrives passes through the stream. Otherwise Node.js reads TLS past it, also the next record while a request
+    // waits for the response before it to be written, and then closes the connection with HPE_PAUSED.
+    if ("encrypted" in socket) socket.on("data", ignore);
     socket.resume();
   };
 

@@ -21,6 +21,12 @@ const knownToFail = ["incomplete-message", "incomplete-message-prefix"].map(
   (name) => `**/client-stream/${name}`,
 );
 
+/**
+ * What may fail on a busy machine: the client's own deadline passes between the headers and the body of the response with
+ * DEADLINE_EXCEEDED, which arrive one after the other, and the suite finds a body without JSON.
+ */
+const knownToBeFlaky = "Timeouts/HTTPVersion:2/Protocol:PROTOCOL_CONNECT/**/unary";
+
 async function run(command: string, args: readonly string[], env = {}): Promise<string> {
   const child = spawn(command, args, { env: { ...process.env, ...env } });
   let output = "";
@@ -47,6 +53,7 @@ test.skipIf(process.env["CONFORMANCE"] === undefined)(
       ...["--conf", join(import.meta.dirname, "config.yaml"), "--mode", "server"],
       ...["--max-servers", "1", "--parallel", "4"],
       ...knownToFail.flatMap((pattern) => ["--known-failing", pattern]),
+      ...["--known-flaky", knownToBeFlaky],
       ...["--", process.execPath, "--disable-warning=ExperimentalWarning"],
       ...[join(import.meta.dirname, "server.ts"), descriptors],
     ]);

@@ -1,0 +1,112 @@
+import { connect as connectTls } from "node:tls";
+import { expect, onTestFinished, test, vi } from "vitest";
+import { connectTo, requestOf } from "../etcd-api/gateway/http.ts";
+import { authority, serverCertificate } from "../server/authenticated-calls.ts";
+import { paths, serveWeb, type WebServed } from "./http.ts";
+
+/*
+ * No response of HTTP/1.1 is lost to what else happens on its connection.
+ */
+
+const type = "Content-Type: application/json";
+const putOf = (key: string): string =>
+  requestOf(paths.put, JSON.stringify({ resource: "things", key, value: "" }), [type]);
+
+function connection({ server }: WebServed, text: string): ReturnType<typeof connectTo> {
+  return connectTo(`127.0.0.1:${server.port}`, text);
+}
+
+test("A client that sends all of its request before it reads gets the refusal.", async () => {
+  const served = await serveWeb("1.1");
+  // More than the operating system takes for a peer that does not read.
+  const body = "x".repeat(16 * 1024 ** 2);
+  const client = connection(served, requestOf(paths.put, body, ["Content-Type: text/plain"]));
+  client.socket.pause();
+  while (client.socket.writableLength > 0) await new Promise(setImmediate);
+  client.socket.resume();
+  await client.closed;
+  expect(client.received()).toMatch(
+    /^HTTP\/1.1 415 [\s\S]*\r\nconnection: close\r\n[\s\S]*proto\.\n$/i,
+  );
+});
+
+test("A request whose rest does not come is not waited for.", async () => {
+  const served = await serveWeb("1.1");
+  const text = requestOf(paths.put, "x".repeat(1_000), ["Content-Type: text/plain"]).slice(0, -10);
+  const client = connection(served, text);
+  await client.until(/proto\.\n$/);
+  expect(served.server.connections).toBe(1);
+  while (served.server.connections > 0) {
+    served.clock.advance(1_000);
+    await new Promise(setImmediate);
+  }
+  await client.closed;
+});
+
+test("A response is sent whole if another request arrives while its connection ends.", async () => {
+  const served = await serveWeb("1.1");
+  const value = Buffer.alloc(1024 ** 2, "x");
+  for (let i = 0; i < 16; i++) await served.storage.put({ key: `k${i}`, value });
+  const list = requestOf(paths.list, '{"resource":"things"}', [type]);
+  const client = connection(served, list);
+  client.socket.pause();
+  while (served.server.stats().unsent.bytes === 0) await new Promise(setImmediate);
+  served.server.drainOldest(1);
+  client.socket.write(putOf("later"));
+  for (let i = 0; i < 100; i++) await new Promise(setImmediate);
+  client.socket.resume();
+  await client.until(/"historyId":"[^"]*"\}/);
+});
+
+test("The connection of a stream that ended with DRAINING answers one more request, and says that it closes.", async () => {
+  const served = await serveWeb("1.1");
+  const watch = requestOf(paths.watch, '{"resource":"things"}', [
+    "Content-Type: application/x-ndjson",
+  ]);
+  const client = connection(served, watch);
+  await client.until(/historyId/);
+  served.server.drainOldest(1);
+  await client.until(/DRAINING[\s\S]*\r\n0\r\n\r\n$/);
+  client.socket.write(putOf("a"));
+  const received = await client.until(/"key":"a"[\s\S]*\}$/);
+  expect(received.slice(received.indexOf("DRAINING"))).toMatch(/\r\nconnection: close\r\n/i);
+  await client.closed;
+});
+
+test("The connection of a stream that ended with DRAINING closes if no request comes.", async () => {
+  const served = await serveWeb("1.1");
+  const lines = "Content-Type: application/x-ndjson";
+  const client = connection(served, requestOf(paths.watch, '{"resource":"things"}', [lines]));
+  await client.until(/historyId/);
+  served.server.drainOldest(1);
+  await client.until(/DRAINING[\s\S]*\r\n0\r\n\r\n$/);
+  while (served.server.connections > 0) {
+    served.clock.advance(1_000);
+    await new Promise(setImmediate);
+  }
+  await client.closed;
+});
+
+test("Over TLS a request in several records is read while the response before it is not accepted yet.", async () => {
+  const served = await serveWeb("1.1", {}, { server: { tls: serverCertificate } });
+  const value = Buffer.alloc(1024 ** 2, "x");
+  for (let i = 0; i < 16; i++) await served.storage.put({ key: `k${i}`, value });
+  const socket = connectTls({
+    ...{ port: served.server.port, host: "127.0.0.1" },
+    ...{ ca: authority.cert, servername: "localhost" },
+  });
+  onTestFinished(() => void socket.destroy());
+  let received = "";
+  socket.setEncoding("latin1").on("data", (chunk: string) => {
+    received += chunk;
+  });
+  socket.pause().write(requestOf(paths.list, '{"resource":"things"}', [type]));
+  while (socket.readableLength === 0) await new Promise(setImmediate);
+  // A record has 16 KiB at most.
+  const put = { resource: "things", key: "later", value: "eHh4".repeat(10_000) };
+  socket.write(requestOf(paths.put, JSON.stringify(put), [type]));
+  for (let i = 0; i < 100; i++) await new Promise(setImmediate);
+  socket.resume();
+  await vi.waitFor(() => expect(received.slice(-1_000)).toContain('"version":"1"'), 60_000);
+  expect(received).toContain('"key":"later"');
+});
