@@ -7,8 +7,8 @@ import { MemoryStorage } from "../../src/storage/memory/memory-storage.ts";
 import { MemoryStore } from "../../src/storage/memory/memory-store.ts";
 import { CachedServer } from "../client/cached-server.ts";
 import { Relay } from "../faults/relay.ts";
-import { findChromium } from "./chromium.ts";
-import { type LibraryPage, launchChromium, localPair, openLibraryPage } from "./library-page.ts";
+import { findChromium, launchChromium } from "./chromium.ts";
+import { type LibraryPage, localPair, openLibraryPage } from "./library-page.ts";
 
 declare const window: LibraryPage;
 
@@ -51,7 +51,7 @@ describe.skipIf(isAbsent)("In a Chromium, the client library", () => {
     const server = await CachedServer.over(storage, {}, 0, store, { tls: localPair });
     const relay = await Relay.to(server.port);
     const ca = localPair.cert;
-    const client = connect({ address: `localhost:${server.port}`, tls: { ca } });
+    const client = connect({ address: `localhost:${server.port}`, tls: { ca }, timeoutMs: 60_000 });
     const page = await openLibraryPage(browser);
     onTestFinished(async () => {
       client.close();
@@ -162,7 +162,7 @@ describe.skipIf(isAbsent)("In a Chromium, the client library", () => {
   });
 
   test(`keeps its memory flat for ${memorySeconds} s of changes`, {
-    timeout: (memorySeconds + 60) * 1_000,
+    timeout: (memorySeconds + 300) * 1_000,
   }, async () => {
     const { client, page, address } = await served();
     const value = Buffer.alloc(1_000, "x");
@@ -182,9 +182,11 @@ describe.skipIf(isAbsent)("In a Chromium, the client library", () => {
       return usage.usedSize + usage.embedderHeapUsedSize + usage.backingStorageSize;
     };
     let written = 0;
+    /** Writes for so long, on a busy machine until enough is written. */
     const change = async (seconds: number): Promise<void> => {
       const end = performance.now() + seconds * 1_000;
-      for (; performance.now() < end; written++)
+      const enough = written + seconds * 20;
+      for (; performance.now() < end || written < enough; written++)
         await client.put("things", `key-${written % 100}`, value);
     };
     // The first quarter compiles code and fills tables that have a bound.
@@ -200,7 +202,6 @@ describe.skipIf(isAbsent)("In a Chromium, the client library", () => {
     process.stderr.write(
       `${written} changes in ${memorySeconds} s. Bytes in use: ${samples.join(", ")}; fitted growth ${Math.round(growth)}.\n`,
     );
-    expect(written).toBeGreaterThan(memorySeconds * 20);
     expect(growth).toBeLessThan(2_000_000);
   });
 });

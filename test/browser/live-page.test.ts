@@ -1,18 +1,13 @@
 import { writeFileSync } from "node:fs";
-import axe from "axe-core";
 import type { Browser, Page } from "playwright-core";
-import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { makeLivePage } from "../../scripts/live-page.ts";
 import { type Client, connect } from "../../src/client/connect.ts";
 import { jsonValues } from "../../src/client/values/value-codec.ts";
 import { tokenDigest } from "../../src/identity/token-file.ts";
 import { type Served, startServe, untilStatus } from "../cli/serve/serve-process.ts";
 import { temporaryFiles } from "../relay/tiers.ts";
-import { findChromium } from "./chromium.ts";
-import { launchChromium } from "./library-page.ts";
-
-/** Where to write screenshots; undefined: none. */
-const folder = process.env["SCREENSHOTS"];
+import { findChromium, inspect, launchChromium, openPage } from "./chromium.ts";
 
 interface Pod {
   readonly metadata: { readonly labels: Readonly<Record<string, string>> };
@@ -66,7 +61,7 @@ describe.skipIf(findChromium() === undefined)("The live page", () => {
     const served = await startServe(["--config", files["service.yaml"], ...args]);
     closing.push(() => served.process[Symbol.asyncDispose]());
     await untilStatus(`${served.admin}/readyz`, 200);
-    const client = connect({ address: served.grpc, token: "writer" });
+    const client = connect({ address: served.grpc, token: "writer", timeoutMs: 60_000 });
     closing.push(() => client.close());
     const pods = client.resource("pods", jsonValues<Pod>());
     await Promise.all(
@@ -75,49 +70,14 @@ describe.skipIf(findChromium() === undefined)("The live page", () => {
     return { served, client };
   }
 
-  /** Opens the page. The test fails for an error of its script, or of its Content-Security-Policy. */
-  async function open(served: Served, hash: string = "resource=pods"): Promise<Page> {
-    const context = await browser.newContext({ viewport: { width: 1_280, height: 900 } });
-    const page = await context.newPage();
-    const problems: string[] = [];
-    page.on("pageerror", (error) => problems.push(error.message));
-    page.on("console", (message) => {
-      if (/Content.Security.Policy/i.test(message.text())) problems.push(message.text());
-    });
-    onTestFinished(async () => {
-      await context.close();
-      expect(problems).toEqual([]);
-    });
-    await page.goto(`${served.admin}/live#${hash}`);
+  async function open({ admin }: Served, hash: string = "resource=pods"): Promise<Page> {
+    const page = await openPage(browser);
+    await page.goto(`${admin}/live#${hash}`);
     return page;
   }
 
   const rows = (page: Page) => page.locator("#table tbody tr");
   const shown = (page: Page, text: string) => page.locator("#matched", { hasText: text }).waitFor();
-
-  /** Checks the page with axe, in both themes and narrow, and takes its pictures. */
-  async function inspect(page: Page, name: string): Promise<void> {
-    for (const colorScheme of ["light", "dark"] as const) {
-      await page.emulateMedia({ colorScheme });
-      for (const [suffix, width] of [
-        ["", 1_280],
-        ["-narrow", 420],
-      ] as const) {
-        await page.setViewportSize({ width, height: 900 });
-        await page.evaluate(axe.source);
-        const found: { readonly violations: readonly { id: string; nodes: { html: string }[] }[] } =
-          await page.evaluate(`axe.run(document, { resultTypes: ["violations"] })`);
-        expect(
-          found.violations.map(({ id, nodes }) => ({ id, nodes: nodes.map(({ html }) => html) })),
-        ).toEqual([]);
-        const overflow = "document.documentElement.scrollWidth - innerWidth";
-        expect(await page.evaluate(overflow)).toBeLessThanOrEqual(0);
-        if (folder === undefined) continue;
-        await page.screenshot({ path: `${folder}/${name}-${colorScheme}${suffix}.png` });
-      }
-    }
-    await page.setViewportSize({ width: 1_280, height: 900 });
-  }
 
   test("shows objects as they change, filters and sorts them, and has their history", async () => {
     const { served, client } = await service();
