@@ -134,32 +134,41 @@ describe.skipIf(isAbsent)("In a Chromium, the client library", () => {
   test.each([
     ["200 watches with streams of their own", 200, false],
     ["1,000 watches of a subscription", 1_000, true],
-  ])("has %s on one connection of HTTP/2, and one of preflights", async (_, count, isShared) => {
-    const { relay, things, page, address } = await served();
-    const setting = { url: address, count, isShared };
-    await page.evaluate(async ({ url, count: watches, isShared: shares }) => {
-      const kept: Seen = { events: [], interruptions: [] };
-      window.kept = kept;
-      const client = window.library.connect({ address: url });
-      // Chromium learns by the first call that the server has HTTP/2.
-      await client.resources();
-      const caller = shares ? client.subscribe() : client;
-      const follow = async (key: string): Promise<void> => {
-        for await (const { events, initial } of caller.watch("things", {
-          ...{ scope: { key }, sendInitialEvents: true },
-        })) {
-          if (initial) kept.interruptions.push(key);
-          kept.events.push(...events.map(({ object }) => object.key));
-        }
-      };
-      for (let i = 0; i < watches; i++) void follow(`key-${i}`);
-    }, setting);
-    await page.waitForFunction((n) => (window.kept as Seen).interruptions.length === n, count);
-    for (let i = 0; i < 200; i += 20) await things.put(`key-${i}`, i);
-    const { events } = await seen(page, 10);
-    expect(events.sort()).toEqual(Array.from({ length: 10 }, (_, i) => `key-${i * 20}`).sort());
-    expect(relay.accepted).toBeLessThanOrEqual(2);
-  });
+  ])(
+    "has %s on one connection of HTTP/2, and one of preflights, also after a cut",
+    async (_, count, isShared) => {
+      const { relay, things, page, address } = await served();
+      const setting = { url: address, count, isShared };
+      await page.evaluate(async ({ url, count: watches, isShared: shares }) => {
+        const kept: Seen = { events: [], interruptions: [] };
+        window.kept = kept;
+        const client = window.library.connect({ address: url });
+        // Chromium learns by the first call that the server has HTTP/2.
+        await client.resources();
+        const caller = shares ? client.subscribe() : client;
+        const follow = async (key: string): Promise<void> => {
+          for await (const { events, initial } of caller.watch("things", {
+            ...{ scope: { key }, sendInitialEvents: true },
+          })) {
+            if (initial) kept.interruptions.push(key);
+            kept.events.push(...events.map(({ object }) => object.key));
+          }
+        };
+        for (let i = 0; i < watches; i++) void follow(`key-${i}`);
+      }, setting);
+      await page.waitForFunction((n) => (window.kept as Seen).interruptions.length === n, count);
+      for (let i = 0; i < 200; i += 20) await things.put(`key-${i}`, i);
+      const keys = Array.from({ length: 10 }, (_, i) => `key-${i * 20}`);
+      expect((await seen(page, 10)).events.sort()).toEqual([...keys].sort());
+      expect(relay.accepted).toBeLessThanOrEqual(2);
+      relay.cut();
+      for (const key of keys) await things.put(key, -1);
+      expect((await seen(page, 20)).events.sort()).toEqual([...keys, ...keys].sort());
+      expect(relay.connections).toBeLessThanOrEqual(2);
+      const { interruptions } = await page.evaluate(() => window.kept as Seen);
+      expect(interruptions).toHaveLength(count);
+    },
+  );
 
   test(`keeps its memory flat for ${memorySeconds} s of changes`, {
     timeout: (memorySeconds + 300) * 1_000,
