@@ -211,7 +211,7 @@ export function liveRefusal({
   tls,
 }: Pick<Config, "admin" | "listen" | "tls">): string | undefined {
   if (tls?.clientAuth === "require") {
-    return "The service refuses connections without a client certificate, and this page has none. Set --tls-client-auth request with a --policy, and enter a token on the page.";
+    return "The service refuses connections without a client certificate, which this page does not have. Set --tls-client-auth request with a --policy, and enter a token on the page.";
   }
   if (admin.tokenFile !== undefined) return undefined;
   const isWider = "path" in listen || (isLocalHost(listen.host) && !isLocalHost(admin.listen.host));
