@@ -1,9 +1,13 @@
 /**
  * A dashboard in a browser: counts the objects of a resource by their phase, as they change. Vite is one of the bundlers that
- * serve it; its page has the origin that the service is told:
+ * serve it; its page has the origin that the service is told. Copy the folder, and in it:
  *
+ *     npm install watch-fanout-client vite
  *     npx watch-fanout serve --web-origin http://localhost:5173
- *     npx vite examples/web-dashboard
+ *     npx vite
+ *
+ * In a checkout of this project: `node scripts/build.ts client`, `npm start -- --web-origin http://localhost:5173`, and
+ * `npx vite examples/web-dashboard`.
  */
 import { connect, jsonValues } from "watch-fanout-client/browser";
 

@@ -1,11 +1,10 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { type Browser, chromium, type Page } from "playwright-core";
-import { expect, onTestFinished } from "vitest";
+import type { Browser, Page } from "playwright-core";
 import { bundler } from "../../scripts/bundler.ts";
 import { withoutFiles } from "../../scripts/live-page.ts";
 import type * as library from "../../src/client/browser.ts";
-import { findChromium } from "./chromium.ts";
+import { openPage } from "./chromium.ts";
 
 /** What the scripts of tests find in the page: the library, and what they keep there. */
 export interface LibraryPage {
@@ -24,14 +23,6 @@ export const localPair: { readonly cert: Buffer; readonly key: Buffer } = {
 
 function certificate(name: string): Buffer {
   return readFileSync(join(import.meta.dirname, `../config/certificates/${name}.pem`));
-}
-
-export function launchChromium(...args: readonly string[]): Promise<Browser> {
-  return chromium.launch({
-    executablePath: findChromium() ?? "",
-    // A page of another site may call this machine otherwise only if the user permits it.
-    args: ["--no-sandbox", "--disable-features=LocalNetworkAccessChecks", ...args],
-  });
 }
 
 let script: Promise<string> | undefined;
@@ -58,18 +49,11 @@ async function bundled(): Promise<string> {
   return output[0]?.code ?? "";
 }
 
-/** Opens a page with the library. The test fails for an error that no script handles. */
+/** Opens a page with the library. */
 export async function openLibraryPage(browser: Browser): Promise<Page> {
   script ??= bundled();
   const body = await script;
-  const context = await browser.newContext({ ignoreHTTPSErrors: true });
-  const page = await context.newPage();
-  const problems: string[] = [];
-  page.on("pageerror", (error) => problems.push(error.message));
-  onTestFinished(async () => {
-    await context.close();
-    expect(problems).toEqual([]);
-  });
+  const page = await openPage(browser, { ignoreHTTPSErrors: true });
   await page.route(`${pageOrigin}/**`, (route) => {
     if (route.request().url().endsWith(".js")) {
       return route.fulfill({ body, contentType: "text/javascript" });

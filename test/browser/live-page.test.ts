@@ -1,18 +1,14 @@
-import { writeFileSync } from "node:fs";
-import axe from "axe-core";
-import type { Browser, Page } from "playwright-core";
-import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
+import type { Browser, BrowserContextOptions, Page } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { makeLivePage } from "../../scripts/live-page.ts";
+import type { ConnectOptions } from "../../src/client/calls/options.ts";
 import { type Client, connect } from "../../src/client/connect.ts";
 import { jsonValues } from "../../src/client/values/value-codec.ts";
 import { tokenDigest } from "../../src/identity/token-file.ts";
 import { type Served, startServe, untilStatus } from "../cli/serve/serve-process.ts";
+import { Authority } from "../identity/authority.ts";
 import { temporaryFiles } from "../relay/tiers.ts";
-import { findChromium } from "./chromium.ts";
-import { launchChromium } from "./library-page.ts";
-
-/** Where to write screenshots; undefined: none. */
-const folder = process.env["SCREENSHOTS"];
+import { findChromium, inspect, launchChromium, openPage } from "./chromium.ts";
 
 interface Pod {
   readonly metadata: { readonly labels: Readonly<Record<string, string>> };
@@ -60,64 +56,67 @@ describe.skipIf(findChromium() === undefined)("The live page", () => {
     for (const close of closing) await close();
   });
 
-  /** A service with 300 pods, and a client that writes. */
-  async function service(...args: readonly string[]): Promise<{ served: Served; client: Client }> {
+  /** Starts a process with the resources, and waits until it is ready. */
+  async function start(...args: readonly string[]): Promise<Served> {
     const files = temporaryFiles({ "service.yaml": config }, (remove) => closing.push(remove));
     const served = await startServe(["--config", files["service.yaml"], ...args]);
     closing.push(() => served.process[Symbol.asyncDispose]());
+    return served;
+  }
+
+  /** A service with 300 pods, and a client that writes. */
+  async function service(...args: readonly string[]): Promise<{ served: Served; client: Client }> {
+    const served = await start(...args);
     await untilStatus(`${served.admin}/readyz`, 200);
-    const client = connect({ address: served.grpc, token: "writer" });
+    return { served, client: await filled({ address: served.grpc }) };
+  }
+
+  /** A client that has written 300 pods. */
+  async function filled(options: ConnectOptions): Promise<Client> {
+    const client = connect({ token: "writer", timeoutMs: 60_000, ...options });
     closing.push(() => client.close());
     const pods = client.resource("pods", jsonValues<Pod>());
     await Promise.all(
       Array.from({ length: 300 }, (_, i) => pods.put(`team-${i % 3}/web-${1_000 + i}`, pod(i))),
     );
-    return { served, client };
+    return client;
   }
 
-  /** Opens the page. The test fails for an error of its script, or of its Content-Security-Policy. */
-  async function open(served: Served, hash: string = "resource=pods"): Promise<Page> {
-    const context = await browser.newContext({ viewport: { width: 1_280, height: 900 } });
-    const page = await context.newPage();
-    const problems: string[] = [];
-    page.on("pageerror", (error) => problems.push(error.message));
-    page.on("console", (message) => {
-      if (/Content.Security.Policy/i.test(message.text())) problems.push(message.text());
-    });
-    onTestFinished(async () => {
-      await context.close();
-      expect(problems).toEqual([]);
-    });
-    await page.goto(`${served.admin}/live#${hash}`);
+  /** Files with the tokens of a viewer and of a writer, and with their rights, as options. */
+  function limited(): string[] {
+    const lines = ["viewer", "writer"].map((name) => `sha256:${tokenDigest(name)} ${name}\n`);
+    const contents = { tokens: lines.join(""), "policy.yaml": policy };
+    const files = temporaryFiles(contents, (remove) => closing.push(remove));
+    return ["--token-file", files.tokens, "--policy", files["policy.yaml"]];
+  }
+
+  async function open(
+    { admin }: Served,
+    hash: string = "resource=pods",
+    options: BrowserContextOptions = {},
+  ): Promise<Page> {
+    const page = await openPage(browser, options);
+    await page.goto(`${admin}/live#${hash}`);
     return page;
+  }
+
+  /** Enters a token. */
+  async function enter(page: Page, token: string): Promise<void> {
+    await page.locator("#token").fill(token);
+    await page.getByRole("button", { name: "Show", exact: true }).click();
+  }
+
+  /** Checks that a page has the pods, and then the one that is written. */
+  async function follows(page: Page, client: Client): Promise<void> {
+    await shown(page, "300 objects");
+    await client.put("pods", "another", Buffer.from(JSON.stringify(pod(1))));
+    await shown(page, "301 objects");
+    await page.getByRole("button", { name: "another" }).click();
+    await page.locator("#history li", { hasText: "added" }).waitFor();
   }
 
   const rows = (page: Page) => page.locator("#table tbody tr");
   const shown = (page: Page, text: string) => page.locator("#matched", { hasText: text }).waitFor();
-
-  /** Checks the page with axe, in both themes and narrow, and takes its pictures. */
-  async function inspect(page: Page, name: string): Promise<void> {
-    for (const colorScheme of ["light", "dark"] as const) {
-      await page.emulateMedia({ colorScheme });
-      for (const [suffix, width] of [
-        ["", 1_280],
-        ["-narrow", 420],
-      ] as const) {
-        await page.setViewportSize({ width, height: 900 });
-        await page.evaluate(axe.source);
-        const found: { readonly violations: readonly { id: string; nodes: { html: string }[] }[] } =
-          await page.evaluate(`axe.run(document, { resultTypes: ["violations"] })`);
-        expect(
-          found.violations.map(({ id, nodes }) => ({ id, nodes: nodes.map(({ html }) => html) })),
-        ).toEqual([]);
-        const overflow = "document.documentElement.scrollWidth - innerWidth";
-        expect(await page.evaluate(overflow)).toBeLessThanOrEqual(0);
-        if (folder === undefined) continue;
-        await page.screenshot({ path: `${folder}/${name}-${colorScheme}${suffix}.png` });
-      }
-    }
-    await page.setViewportSize({ width: 1_280, height: 900 });
-  }
 
   test("shows objects as they change, filters and sorts them, and has their history", async () => {
     const { served, client } = await service();
@@ -196,27 +195,97 @@ describe.skipIf(findChromium() === undefined)("The live page", () => {
   });
 
   test("shows what the token may read, and without one what any caller may", async () => {
-    const lines = ["viewer", "writer"].map((name) => `sha256:${tokenDigest(name)} ${name}\n`);
-    const files = temporaryFiles({ tokens: "", "policy.yaml": policy }, (remove) =>
-      closing.push(remove),
-    );
-    writeFileSync(files.tokens, lines.join(""));
-    const { served } = await service(
-      "--token-file",
-      files.tokens,
-      "--policy",
-      files["policy.yaml"],
-    );
+    const { served } = await service(...limited());
     const page = await open(served);
     await page.locator("#problem", { hasText: "no resource that this caller may read" }).waitFor();
     await inspect(page, "live-refused");
-    await page.locator("#token").fill("wrong");
-    await page.getByRole("button", { name: "Show", exact: true }).click();
+    await enter(page, "wrong");
     await page.locator("#problem", { hasText: "UNAUTHENTICATED" }).waitFor();
-    await page.locator("#token").fill("viewer");
-    await page.getByRole("button", { name: "Show", exact: true }).click();
+    await enter(page, "viewer");
     await shown(page, "300 objects");
     expect(await page.locator("#resource option").allTextContents()).toEqual(["pods"]);
     expect(await page.locator("#problem").textContent()).toBe("");
+    const other = await open(served, "resource=notes&prefix=a");
+    await other.locator("#problem", { hasText: "Enter a token of the service" }).waitFor();
+    expect(await other.locator("#panes").isVisible()).toBe(false);
+    await enter(other, "writer");
+    await shown(other, "0 objects");
+    expect(await other.locator("#resource").inputValue()).toBe("notes");
+    expect(await other.locator("#prefix").inputValue()).toBe("a");
+    await enter(other, "wrong");
+    await other.locator("#problem", { hasText: "UNAUTHENTICATED" }).waitFor();
+    expect(await other.locator("#panes").isVisible()).toBe(false);
+  });
+
+  test("calls a service with TLS that requests client certificates, behind a token of the admin port", async () => {
+    const authority = await Authority.create();
+    const { cert, key } = await authority.issueForServer();
+    const admin = `sha256:${tokenDigest("operator")} operator\n`;
+    const contents = { cert: `${cert}`, key: `${key}`, ca: `${authority.cert}`, admin };
+    const files = temporaryFiles(contents, (remove) => closing.push(remove));
+    const served = await start(
+      ...["--tls-cert", files.cert, "--tls-key", files.key],
+      ...["--tls-client-ca", files.ca, "--tls-client-auth", "request"],
+      ...["--admin-tls-cert", files.cert, "--admin-tls-key", files.key],
+      ...["--admin-token-file", files.admin, ...limited()],
+    );
+    const client = await filled({ address: served.grpc, tls: { ca: authority.cert } });
+    const page = await open(served, "resource=pods", {
+      ...{ ignoreHTTPSErrors: true, httpCredentials: { username: "", password: "operator" } },
+    });
+    await page.locator("#problem", { hasText: "no resource that this caller may read" }).waitFor();
+    await enter(page, "viewer");
+    await follows(page, client);
+  });
+
+  test("says why it has no data if the service requires client certificates", async () => {
+    const authority = await Authority.create();
+    const { cert, key } = await authority.issueForServer();
+    const contents = { cert: `${cert}`, key: `${key}`, ca: `${authority.cert}` };
+    const files = temporaryFiles(contents, (remove) => closing.push(remove));
+    const served = await start(
+      ...["--tls-cert", files.cert, "--tls-key", files.key, "--tls-client-ca", files.ca],
+    );
+    const page = await open(served);
+    expect(await page.locator("body").textContent()).toContain("Set --tls-client-auth request");
+  });
+
+  test("follows a service with workers", async () => {
+    const { served, client } = await service("--workers", "2", ...limited());
+    const page = await open(served);
+    await page.locator("#problem", { hasText: "no resource that this caller may read" }).waitFor();
+    await enter(page, "viewer");
+    await follows(page, client);
+  });
+
+  test("follows a relay, with the rights of the token there", async () => {
+    const { served: root, client } = await service();
+    const relay = await startServe(["--upstream", root.grpc, ...limited()]);
+    closing.push(() => relay.process[Symbol.asyncDispose]());
+    await untilStatus(`${relay.admin}/readyz`, 200);
+    const page = await open(relay);
+    await enter(page, "viewer");
+    await follows(page, client);
+  });
+
+  test("says that it is empty, that it waits for a service that is gone, and shows long keys and values", async () => {
+    const { served, client } = await service();
+    const page = await open(served, "resource=notes");
+    await shown(page, "0 objects");
+    await inspect(page, "live-empty");
+    const key = `team/${"a-long-name-".repeat(30)}/<b>x</b>`;
+    await client.put("notes", key, Buffer.from("word ".repeat(2_000) + "x".repeat(2_000)));
+    await client.put("notes", " ", Buffer.from(""));
+    await shown(page, "2 objects");
+    await page.getByRole("button", { name: '" "', exact: true }).click();
+    await page.locator("#object-title", { hasText: '" "' }).waitFor();
+    await page.getByRole("button", { name: "a-long-name" }).click();
+    await page.locator("#history li").first().waitFor();
+    expect(await page.locator("main b").count()).toBe(0);
+    await inspect(page, "live-long");
+    await served.process[Symbol.asyncDispose]();
+    await page.locator("#connection", { hasText: "Not connected, retrying" }).waitFor();
+    await page.locator("#problem", { hasText: "UPSTREAM_UNAVAILABLE" }).waitFor();
+    await inspect(page, "live-gone");
   });
 });

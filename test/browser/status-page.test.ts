@@ -1,30 +1,27 @@
 import { Client, credentials } from "@grpc/grpc-js";
 import axe from "axe-core";
-import { type Browser, chromium, type Page } from "playwright-core";
+import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { Tier } from "../relay/tiers.ts";
 import { TestClient } from "../server/test-client.ts";
 import { adminUrl, openWatches } from "../status/streaming-service.ts";
-import { findChromium } from "./chromium.ts";
+import { findChromium, launchChromium, openPage } from "./chromium.ts";
 
-const executablePath = findChromium();
-if (executablePath === undefined) {
+const isAbsent = findChromium() === undefined;
+if (isAbsent) {
   process.stderr.write("No Chromium is installed (or named by CHROMIUM_BIN): skipped.\n");
 }
 
 const [idle, hot] = [9_000, 1_000];
 
-describe.skipIf(executablePath === undefined)("The status page, with 10,000 streams", () => {
+describe.skipIf(isAbsent)("The status page, with 10,000 streams", () => {
   let tier: Tier;
   let browser: Browser;
   let client: TestClient;
   let writer: TestClient;
 
   beforeAll(async () => {
-    browser = await chromium.launch({
-      executablePath: executablePath ?? "",
-      args: ["--no-sandbox"],
-    });
+    browser = await launchChromium();
     tier = await Tier.start({});
     client = new TestClient(tier.port);
     // A connection of its own: the other one has as many calls as it may.
@@ -50,22 +47,8 @@ describe.skipIf(executablePath === undefined)("The status page, with 10,000 stre
     await tier?.stop();
   });
 
-  /** Opens the page. The test fails for an error of its script, or of its Content-Security-Policy. */
   async function open(colorScheme: "light" | "dark" = "light"): Promise<Page> {
-    const context = await browser.newContext({
-      colorScheme,
-      viewport: { width: 1_280, height: 900 },
-    });
-    const page = await context.newPage();
-    const problems: string[] = [];
-    page.on("pageerror", (error) => problems.push(error.message));
-    page.on("console", (message) => {
-      if (message.type() === "error") problems.push(message.text());
-    });
-    onTestFinished(async () => {
-      await context.close();
-      expect(problems).toEqual([]);
-    });
+    const page = await openPage(browser, { colorScheme, isQuiet: true });
     await page.goto(adminUrl(tier, "/"));
     await page.locator("#connection", { hasText: "updated" }).waitFor();
     await page.locator("#groups > tbody > tr").first().waitFor();

@@ -1,8 +1,7 @@
 import { writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { Client, credentials, Metadata } from "@grpc/grpc-js";
-import axe from "axe-core";
-import { type Browser, chromium, type Page } from "playwright-core";
+import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { tokenDigest } from "../../src/identity/token-file.ts";
 import { type Served, startServe, untilStatus } from "../cli/serve/serve-process.ts";
@@ -10,12 +9,7 @@ import { type Etcd, startEtcd } from "../etcd/etcd.ts";
 import { temporaryFiles } from "../relay/tiers.ts";
 import { TestClient } from "../server/test-client.ts";
 import { openWatches } from "../status/streaming-service.ts";
-import { findChromium } from "./chromium.ts";
-
-const executablePath = findChromium();
-
-/** Where to write screenshots; undefined: none. */
-const folder = process.env["SCREENSHOTS"];
+import { findChromium, inspect, launchChromium, openPage } from "./chromium.ts";
 
 const resources = ["pods", "nodes"];
 const identities = ["deploy-controller", "node-agent", "dashboard", "exporter"];
@@ -23,7 +17,7 @@ const identities = ["deploy-controller", "node-agent", "dashboard", "exporter"];
 /** As large as the windows of a client, so that one that does not read is behind at once. */
 const value = Buffer.alloc(64 * 1024, "x");
 
-describe.skipIf(executablePath === undefined)("The status page of a service of etcd", () => {
+describe.skipIf(findChromium() === undefined)("The status page of a service of etcd", () => {
   let etcd: Etcd;
   let served: Served;
   let browser: Browser;
@@ -40,10 +34,7 @@ describe.skipIf(executablePath === undefined)("The status page of a service of e
       ...resources.flatMap((name) => ["--resource", `${name}=/${name}/`]),
     ]);
     await untilStatus(`${served.admin}/readyz`, 200);
-    browser = await chromium.launch({
-      executablePath: executablePath ?? "",
-      args: ["--no-sandbox"],
-    });
+    browser = await launchChromium();
     clients = identities.map(clientOf);
     for (const [i, client] of clients.entries()) {
       await openWatches(
@@ -74,38 +65,9 @@ describe.skipIf(executablePath === undefined)("The status page of a service of e
   }
 
   async function open(url = served.admin): Promise<Page> {
-    const context = await browser.newContext({ viewport: { width: 1_280, height: 900 } });
-    const page = await context.newPage();
-    onTestFinished(() => context.close());
+    const page = await openPage(browser);
     await page.goto(url);
     return page;
-  }
-
-  /** Checks the page with axe, in both themes and narrow, and that nothing is wider than the page. Takes its pictures. */
-  async function inspect(page: Page, name: string): Promise<void> {
-    for (const colorScheme of ["light", "dark"] as const) {
-      await page.emulateMedia({ colorScheme });
-      for (const [suffix, width] of [
-        ["", 1_280],
-        ["-narrow", 420],
-      ] as const) {
-        await page.setViewportSize({ width, height: 900 });
-        await page.evaluate(axe.source);
-        const found: { readonly violations: readonly { id: string; nodes: { html: string }[] }[] } =
-          await page.evaluate(`axe.run(document, { resultTypes: ["violations"] })`);
-        expect(
-          found.violations.map(({ id, nodes }) => ({ id, nodes: nodes.map(({ html }) => html) })),
-        ).toEqual([]);
-        const overflow = "document.documentElement.scrollWidth - innerWidth";
-        expect(await page.evaluate(overflow)).toBeLessThanOrEqual(0);
-        if (folder === undefined) continue;
-        await page.screenshot({ path: `${folder}/${name}-${colorScheme}${suffix}.png` });
-        await page.screenshot({
-          ...{ path: `${folder}/${name}-${colorScheme}${suffix}-full.png`, fullPage: true },
-        });
-      }
-    }
-    await page.setViewportSize({ width: 1_280, height: 900 });
   }
 
   const level = (page: Page) => page.locator("#level");

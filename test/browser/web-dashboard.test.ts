@@ -6,8 +6,7 @@ import { withoutFiles } from "../../scripts/live-page.ts";
 import { connect } from "../../src/client/connect.ts";
 import { jsonValues } from "../../src/client/values/value-codec.ts";
 import { startServe, untilStatus } from "../cli/serve/serve-process.ts";
-import { findChromium } from "./chromium.ts";
-import { launchChromium } from "./library-page.ts";
+import { findChromium, launchChromium, openPage } from "./chromium.ts";
 
 const example = join(import.meta.dirname, "../../examples/web-dashboard");
 const origin = "http://localhost:5173";
@@ -28,7 +27,7 @@ test.skipIf(findChromium() === undefined)(
     const html = readFileSync(join(example, "index.html"), "utf8");
     const browser = await launchChromium();
     onTestFinished(() => browser.close());
-    const page = await browser.newPage();
+    const page = await openPage(browser);
     await page.route(`${origin}/**`, (route) =>
       route.request().url().endsWith(".js")
         ? route.fulfill({ body: script, contentType: "text/javascript" })

@@ -5,22 +5,24 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { bundler } from "../../scripts/bundler.ts";
 import { InstalledApp } from "./installed-app.ts";
 
-let app: InstalledApp;
+let app: InstalledApp | undefined;
 
 beforeAll(async () => {
   app = await InstalledApp.with("watch-fanout-client");
-});
+  // It compiles and packs the package, and installs it.
+}, 300_000);
 
-afterAll(() => app.remove());
+afterAll(() => app?.remove());
 
 /** Bundles a module of an app for browsers, as it would be published. Returns its files, and what the bundler warned of. */
 async function bundle(source: string) {
-  const input = join(app.folder, "src/main.js");
-  mkdirSync(join(app.folder, "src"), { recursive: true });
+  const folder = app?.folder ?? "";
+  const input = join(folder, "src/main.js");
+  mkdirSync(join(folder, "src"), { recursive: true });
   writeFileSync(input, source);
   const warnings: string[] = [];
   const bundle = await bundler().rolldown({
-    ...{ input, platform: "browser", cwd: app.folder },
+    ...{ input, platform: "browser", cwd: folder },
     onLog: (level: string, { message }: { readonly message: string }) =>
       warnings.push(`${level}: ${message}`),
   });

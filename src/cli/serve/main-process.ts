@@ -203,12 +203,16 @@ function livePagesOf(main: ServiceProcess, workers: Workers | undefined): LivePa
 
 /**
  * Why the admin port does not pass on the calls of the live page, a sentence: without a token, each client that can reach that port must
- * be able to reach the port of the service as well. Undefined: it does.
+ * be able to reach the port of the service as well, and the calls of a page have no client certificate. Undefined: it does.
  */
 export function liveRefusal({
   admin,
   listen,
-}: Pick<Config, "admin" | "listen">): string | undefined {
+  tls,
+}: Pick<Config, "admin" | "listen" | "tls">): string | undefined {
+  if (tls?.clientAuth === "require") {
+    return "The service refuses connections without a client certificate, which this page does not have. Set --tls-client-auth request with a --policy, and enter a token on the page.";
+  }
   if (admin.tokenFile !== undefined) return undefined;
   const isWider = "path" in listen || (isLocalHost(listen.host) && !isLocalHost(admin.listen.host));
   return isWider

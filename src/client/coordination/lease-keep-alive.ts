@@ -20,6 +20,8 @@ export type OpenKeepAlive = (
 
 interface LeaseKeepAliveOptions {
   readonly open: OpenKeepAlive;
+  /** See Platform. Without it, a stream has the requests that are there as it begins, and ends when they are answered. */
+  readonly hasRequestStreams: boolean;
   readonly clock: Clock;
   /** Numbers from 0 to below 1, for jitter. */
   readonly random: () => number;
@@ -51,7 +53,7 @@ const backoffBounds = { initialMs: 100, maxMs: 1_000 };
 /**
  * The one KeepAlive stream of a client, opened at the first request. Responses are in the order of the requests. A stream
  * that breaks, or that leaves a request unanswered for too long, fails all its requests; the next one opens another stream,
- * at another server if there is one.
+ * at another server if there is one. A browser has a stream for each batch of requests, as it can't send further ones on it.
  */
 export class LeaseKeepAlive {
   readonly #options: LeaseKeepAliveOptions;
@@ -91,7 +93,7 @@ export class LeaseKeepAlive {
   }
 
   async #run(): Promise<void> {
-    const { open, closing } = this.#options;
+    const { open, closing, hasRequestStreams } = this.#options;
     const stop = new AbortController();
     const end = (): void => stop.abort();
     this.#stop = stop;
@@ -100,12 +102,14 @@ export class LeaseKeepAlive {
     let server: { failed(incidents: number, delayMs: number): void } | undefined;
     let incidents = 0;
     let failure: unknown;
+    let isAnswered = false;
     try {
       await abortable(this.#pause, stop.signal).catch(() => {});
       const responses = open(
         (requests) => {
           this.#requests = requests;
           this.#flush();
+          if (!hasRequestStreams) this.#requests = undefined;
         },
         stop.signal,
         (endpoint) => {
@@ -116,6 +120,8 @@ export class LeaseKeepAlive {
       for await (const response of responses) {
         this.#backoff.responded();
         this.#answered(response);
+        isAnswered = !hasRequestStreams && this.#pending[0]?.sentAt === undefined;
+        if (isAnswered) break;
       }
     } catch (error) {
       failure = error;
@@ -127,6 +133,11 @@ export class LeaseKeepAlive {
     this.#givenUp = undefined;
     // A server that accepts requests and answers none has not ended the stream by itself.
     if (givenUp !== undefined) server?.failed(incidents, 0);
+    if (isAnswered && givenUp === undefined && !closing.aborted) {
+      // Requests that have come since.
+      if (this.#pending.length > 0) void this.#run();
+      return;
+    }
     this.#ended(givenUp ?? failure);
   }
 

@@ -31,7 +31,10 @@ export interface LeaseInfo {
 }
 
 interface LeasesOptions {
-  readonly connection: Pick<Connection, "write" | "read" | "stream" | "closing" | "reachability">;
+  readonly connection: Pick<
+    Connection,
+    "write" | "read" | "stream" | "closing" | "reachability" | "hasRequestStreams"
+  >;
   /** The system time is replaced by one that counts the time of a suspended machine. */
   readonly clock: Clock;
   /** Numbers from 0 to below 1, for jitter. */
@@ -72,14 +75,14 @@ export class Leases {
 
   constructor(options: LeasesOptions) {
     const { connection, random } = options;
-    const { closing, reachability } = connection;
+    const { closing, reachability, hasRequestStreams } = connection;
     const clock =
       options.clock === keepAliveClock ? countingSuspension(keepAliveClock) : options.clock;
     this.#options = { connection, clock, random };
     this.#stream = new LeaseKeepAlive({
       open: (onBegun, signal, onServer) =>
         connection.stream(withRequests(leaseMethods.KeepAlive, onBegun), signal, onServer),
-      ...{ clock, random, closing, reachability },
+      ...{ hasRequestStreams, clock, random, closing, reachability },
     });
     closing.addEventListener("abort", () => {
       const error = new ClosedError("INVALID_REQUEST", "This client is closed.");

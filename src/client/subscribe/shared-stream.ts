@@ -115,7 +115,7 @@ export class SharedStream {
   progress(): Promise<number | undefined> {
     if (this.#isFixed) {
       const why =
-        "Here the watches of a subscription can't be asked how far they are: a browser sends no requests on a stream.";
+        "A browser can't ask a stream how far its watches are. All have delivered up to the lowest revision of their last batches, which bookmarks advance: use that.";
       return Promise.reject(invalidRequest("progress", why));
     }
     const answer = Promise.withResolvers<number | undefined>();

@@ -42,6 +42,9 @@ const codesOfHttp: Readonly<Record<number, number>> = {
  */
 const silentMs = 150_000;
 
+/** Maximum length of what an error has of the text of a proxy. */
+const maxTextSize = 200;
+
 /** Connect's error in JSON. */
 interface ConnectError {
   readonly code?: unknown;
@@ -276,7 +279,13 @@ function unaryError(response: Response, body: Uint8Array): CallError {
     return errorOfConnect(parsed(body) as ConnectError, code);
   }
   const type = response.headers.get("content-type") ?? "no content type";
-  return callError(code, `HTTP status ${response.status}, ${type}, which is no answer by Connect`);
+  const text = isOf(response, "text/plain")
+    ? (textOf(body) ?? "").trim().slice(0, maxTextSize)
+    : "";
+  return callError(
+    code,
+    `HTTP status ${response.status}, ${type}, which is no answer by Connect${text && `: ${text}`}`,
+  );
 }
 
 function errorOfConnect({ code, message, details = [] }: ConnectError, other: number): CallError {

@@ -5,7 +5,7 @@ import { countingSuspension, type Lease } from "../../../src/client/coordination
 import { Leases } from "../../../src/client/coordination/leases.ts";
 import { leaseService } from "../../../src/wire/services.ts";
 import { FakeClock } from "../../fake-clock.ts";
-import { wireStatus } from "./simulated-client.ts";
+import { type FakeTransport, wireStatus } from "./simulated-client.ts";
 
 interface Request {
   readonly at: number;
@@ -46,6 +46,7 @@ class ScriptedServers {
       },
       stream: this.#stream.bind(this),
       closing: closing.signal,
+      hasRequestStreams: true,
       reachability: { hasAlternative: true, onReady: () => () => {} },
     };
     this.leases = new Leases({ connection: connection as never, clock, random: () => 0.5 });
@@ -57,7 +58,7 @@ class ScriptedServers {
   }
 
   async *#stream(
-    begin: (client: never) => void,
+    begin: (transport: FakeTransport) => void,
     signal: AbortSignal,
     onServer: (server: object) => void,
   ): AsyncGenerator<unknown> {
@@ -87,7 +88,7 @@ class ScriptedServers {
       });
       wake();
     };
-    begin({ makeBidiStreamRequest: () => ({ write }) } as never);
+    begin({ bidiStream: (_, onBegun) => onBegun({ write }) });
     try {
       while (!signal.aborted) {
         if (failure !== undefined) throw failure;

@@ -66,6 +66,11 @@ export type Network = "well" | "loses requests" | "loses responses";
 /** How long a client waits for a response, in milliseconds. */
 const timeoutMs = 2_000;
 
+/** What `withRequests` calls of a Transport. */
+export interface FakeTransport {
+  bidiStream(method: unknown, onBegun: (requests: { write(request: never): void }) => void): void;
+}
+
 /** A client of a SimulatedStore, on a network that delays each message at random and loses them on request. */
 export class SimulatedClient implements LeaseClient {
   readonly clock: ProcessClock;
@@ -89,6 +94,7 @@ export class SimulatedClient implements LeaseClient {
       read: (method: { path: string }, request: never) => this.#unary(method.path, request),
       stream: this.#keepAlive.bind(this),
       closing: this.#closing.signal,
+      hasRequestStreams: true,
       reachability: { hasAlternative: false, onReady: () => () => {} },
     };
     const [clock, random_] = [this.clock, random];
@@ -248,7 +254,7 @@ export class SimulatedClient implements LeaseClient {
   }
 
   async *#keepAlive(
-    begin: (client: never, metadata: never) => unknown,
+    begin: (transport: FakeTransport) => unknown,
     signal: AbortSignal,
   ): AsyncGenerator<unknown> {
     const responses: unknown[] = [];
@@ -270,7 +276,7 @@ export class SimulatedClient implements LeaseClient {
         },
       );
     };
-    begin({ makeBidiStreamRequest: () => ({ write }) } as never, undefined as never);
+    begin({ bidiStream: (_, onBegun) => onBegun({ write }) });
     while (!signal.aborted) {
       if (responses.length > 0) yield responses.shift();
       else if (failure !== undefined) throw failure;

@@ -15,7 +15,7 @@ import { CachedServer } from "../cached-server.ts";
 
 /** A service, a relay before it, and a client of the browser's build. */
 async function served(options: Partial<ConnectOptions> = {}) {
-  const store = new MemoryStore({ clock: systemClock });
+  const store = new MemoryStore({ clock: options.clock ?? systemClock });
   const storage = new MemoryStorage({ store, resource: "things" });
   const server = await CachedServer.over(storage, {}, 0, store);
   const relay = await Relay.to(server.port);
@@ -120,6 +120,7 @@ describe("By fetch, a client", () => {
 
   test.each([
     [503, "text/html", "<p>down</p>", "UPSTREAM_UNAVAILABLE", "HTTP status 503, text/html"],
+    [503, "text/plain", "No room.\n", "UPSTREAM_UNAVAILABLE", "by Connect: No room."],
     [401, "application/json", "{}", "UNAUTHENTICATED", "failed with UNAUTHENTICATED"],
     [404, "text/plain", "what?", "INVALID_REQUEST", "does not know the method"],
     [200, "text/html", "<p>login</p>", "INTERNAL", "no answer by Connect"],
@@ -217,6 +218,39 @@ describe("By fetch, a client", () => {
   });
 });
 
+describe("A lease by fetch", () => {
+  test("is kept alive, with a call for each renewal", async () => {
+    const clock = new FakeClock();
+    const { client, things } = await served({ clock });
+    const lease = await client.leases.grant(9_000);
+    await things.put("mine", 1, { lease: lease.id });
+    for (let i = 1; i <= 6; i++) {
+      const before = lease.renewedAt;
+      clock.advance(3_000);
+      await until(() => lease.renewedAt === clock.now());
+      expect(lease.renewedAt - before).toBe(3_000);
+    }
+    expect(lease.isHeld).toBe(true);
+    expect((await things.get("mine")).lease).toBe(lease.id);
+    await client.leases.release(lease);
+    await expect(things.get("mine")).rejects.toMatchObject({ reason: "OBJECT_NOT_FOUND" });
+  });
+
+  test("is renewed next to others whose renewals come meanwhile, and one that is lost is named", async () => {
+    const { client } = await served();
+    const ids = await Promise.all(
+      Array.from({ length: 3 }, async () => (await client.leases.grant(60_000)).id),
+    );
+    const renewed = await Promise.all(
+      [...ids, 4_711n].map(async (id) => (await client.leases.renew([id], 60_000)).outcomes),
+    );
+    expect(renewed).toEqual([
+      ...ids.map(() => [60_000]),
+      [expect.objectContaining({ reason: "LEASE_NOT_FOUND" })],
+    ]);
+  });
+});
+
 describe("A subscription by fetch", () => {
   /** Follows a key, and returns what was seen of it. */
   function follow(watches: Pick<ClientCalls, "watch">, key: string, interruptions: string[]) {
@@ -247,7 +281,9 @@ describe("A subscription by fetch", () => {
     expect(all.map(({ revisions }) => revisions)).toEqual(
       all.map((_, i) => (i === 7 ? [modRevision] : [])),
     );
-    await expect(subscription.progress()).rejects.toMatchObject({ reason: "INVALID_REQUEST" });
+    await expect(subscription.progress()).rejects.toMatchObject({
+      ...{ reason: "INVALID_REQUEST", message: expect.stringContaining("the lowest revision of") },
+    });
     expect(interruptions).toEqual([]);
   });
 

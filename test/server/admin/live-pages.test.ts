@@ -139,7 +139,10 @@ test("At most 64 calls are passed on at once.", async () => {
 
 test("A service that does not answer is 502, and a refusal is said by the page and its calls.", async () => {
   const gone = await serve((incoming) => incoming.socket.destroy());
-  expect((await gone.send(path, { origin: gone.origin })).statusCode).toBe(502);
+  const unanswered = await gone.send(path, { origin: gone.origin });
+  expect([unanswered.statusCode, await text(unanswered)]).toEqual([
+    ...[502, "The port of the service can't be reached: socket hang up.\n"],
+  ]);
   const { send, origin } = await serve(() => {}, { refusal: "Not here." });
   const refused = [await send("/live", {}, "", "GET"), await send(path, { origin })];
   expect(refused.map(({ statusCode }) => statusCode)).toEqual([403, 403]);
@@ -168,4 +171,14 @@ test.each([
   if (refusal === undefined) expect(said(undefined)).toBeUndefined();
   else expect(said(undefined)).toContain(refusal);
   expect(said({})).toBeUndefined();
+});
+
+test("A service that requires client certificates has no live page, and one that requests them has.", () => {
+  const said = (clientAuth: string) =>
+    liveRefusal({
+      ...{ listen: { host: "127.0.0.1", port: 1 }, tls: { clientAuth } },
+      admin: { listen: { host: "127.0.0.1", port: 2 }, tokenFile: {} },
+    } as never);
+  expect(said("require")).toContain("Set --tls-client-auth request with a --policy");
+  expect([said("request"), said("off")]).toEqual([undefined, undefined]);
 });

@@ -6,6 +6,7 @@ import {
 } from "node:http";
 import { request as requestByHttps } from "node:https";
 import { pipeline } from "node:stream";
+import { messageOf } from "../../../base/errors.ts";
 import { listWatchMethods } from "../../../wire/methods.ts";
 import type { Http1Page } from "../../listener/http1.ts";
 
@@ -96,9 +97,12 @@ export class LiveCalls {
       call.destroy();
       socket.setTimeout(idleMs);
     });
-    call.once("error", () => {
+    call.once("error", (error) => {
       if (response.headersSent || response.destroyed) response.destroy();
-      else response.writeHead(502).end();
+      else {
+        response.writeHead(502, { "content-type": "text/plain; charset=utf-8" });
+        response.end(`The port of the service can't be reached: ${messageOf(error)}.\n`);
+      }
     });
     call.once("response", (answer) => {
       response.writeHead(answer.statusCode ?? 502, {

@@ -20,6 +20,8 @@ const table = new ObjectTable((key) => {
 
 let client;
 let resources = [];
+/** The resource that is shown, or will be once there is a token that may read it. */
+let wantedResource;
 /** The informer, the selected key, and whether its object has changed since it was shown. */
 let informer;
 let chosen;
@@ -37,10 +39,8 @@ function renameTokenHeader() {
 }
 
 function report(error) {
-  setText(
-    byId("problem"),
-    error === undefined ? "" : `${error.reason ?? error.name}: ${error.message}`,
-  );
+  const reason = error?.reason === undefined ? "" : `${error.reason}: `;
+  setText(byId("problem"), error === undefined ? "" : `${reason}${error.message}`);
 }
 
 function showConnection(text, isBad) {
@@ -49,21 +49,29 @@ function showConnection(text, isBad) {
 }
 
 async function open() {
+  await informer?.stop();
+  informer = undefined;
   client?.close();
+  resources = [];
   const token = byId("token").value;
   client = connect({ address: "/", maxAttempts: 2, ...(token === "" ? {} : { token }) });
-  resources = await client.resources();
-  const names = resources.filter(({ isCached }) => isCached).map(({ name }) => name);
-  byId("resource").replaceChildren(...names.map((name) => new Option(name)));
-  if (names.length === 0) throw new Error("There is no resource that this caller may read.");
+  resources = (await client.resources()).filter(({ isCached }) => isCached);
+  byId("resource").replaceChildren(...resources.map(({ name }) => new Option(name)));
+  if (resources.length === 0) {
+    throw new Error(
+      "There is no resource that this caller may read. Enter a token of the service.",
+    );
+  }
 }
 
 /** Follows what the form says. */
 async function follow() {
   report(undefined);
+  byId("panes").hidden = false;
   await informer?.stop();
   informer = undefined;
   const [name, prefix, labelSelector] = fields.map((field) => byId(field).value);
+  wantedResource = name;
   location.replace(`#${new URLSearchParams({ resource: name, prefix, labels: labelSelector })}`);
   const { codec, fields: declared } = resources.find((each) => each.name === name) ?? {};
   table.begin(codec === "json" ? declared : []);
@@ -134,14 +142,14 @@ function showChosen() {
   });
 }
 
-async function start(isFirst) {
+async function start() {
   try {
     await open();
-    const wanted = new URLSearchParams(location.hash.slice(1));
-    if (isFirst) for (const field of fields) setField(field, wanted.get(field));
+    setField("resource", wantedResource);
     await follow();
   } catch (error) {
-    showConnection("Not connected", true);
+    byId("panes").hidden = true;
+    showConnection(error.reason === undefined ? "No data" : "Not connected", true);
     report(error);
   }
 }
@@ -156,15 +164,16 @@ function setField(field, value) {
 
 form.addEventListener("submit", (event) => {
   event.preventDefault();
-  const wanted = byId("resource").value;
   const isOpen = resources.length > 0 && byId("token").value === (form.dataset.token ?? "");
   form.dataset.token = byId("token").value;
-  const next = isOpen ? follow() : start(false).then(() => setField("resource", wanted));
-  next.catch(report);
+  void (isOpen ? follow().catch(report) : start());
 });
 byId("resource").addEventListener("change", () => form.requestSubmit());
 byId("filter").addEventListener("input", draw);
 table.onSort = draw;
 
 renameTokenHeader();
-void start(true);
+const wanted = new URLSearchParams(location.hash.slice(1));
+for (const field of ["prefix", "labels"]) setField(field, wanted.get(field));
+wantedResource = wanted.get("resource");
+void start();

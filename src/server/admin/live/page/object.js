@@ -1,6 +1,6 @@
 // The object that is chosen: its value as it is now or was, and its history.
 
-import { byId, element, numberOf, setText, textOf } from "./page.js";
+import { byId, element, labelOf, numberOf, setText, textOf } from "./page.js";
 
 /** Number of changes in the list. */
 const historySize = 30;
@@ -14,7 +14,7 @@ let asked = 0;
 export async function showObject(client, resource, key, current) {
   byId("none").hidden = key !== undefined;
   byId("chosen").hidden = key === undefined;
-  setText(byId("object-title"), key ?? "Object");
+  setText(byId("object-title"), key === undefined ? "Object" : labelOf(key));
   if (key !== shownKey) {
     shownRevision = undefined;
     byId("history").replaceChildren();

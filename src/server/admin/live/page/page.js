@@ -14,6 +14,9 @@ export function element(name, text = "", attributes = {}) {
   return made;
 }
 
+/** A key as it is shown: in quotes if nothing of it would be seen. */
+export const labelOf = (key) => (key.trim() === "" ? JSON.stringify(key) : key);
+
 const strict = new TextDecoder("utf-8", { fatal: true });
 const texts = new WeakMap();
 

@@ -1,6 +1,6 @@
 // The table of the objects that match the filter.
 
-import { byId, element, numberOf, setText, textOf } from "./page.js";
+import { byId, element, labelOf, numberOf, setText, textOf } from "./page.js";
 
 /** Maximum number of rows, and of columns of declared fields. */
 const maxRows = 200;
@@ -57,7 +57,8 @@ export class ObjectTable {
     const shown = matched.slice(0, maxRows);
     const counted = wanted === "" ? "" : `${numberOf(matched.length)} of `;
     const cut = matched.length > maxRows ? `, the first ${maxRows} are shown` : "";
-    setText(byId("matched"), `${counted}${numberOf(all.length)} objects${cut}`);
+    const noun = all.length === 1 ? "object" : "objects";
+    setText(byId("matched"), `${counted}${numberOf(all.length)} ${noun}${cut}`);
     this.#drawRows(shown, chosen);
   }
 
@@ -120,7 +121,7 @@ export class ObjectTable {
     const row = element("tr");
     row.dataset.key = key;
     const head = element("td");
-    const button = element("button", key, { type: "button", class: "key", title: key });
+    const button = element("button", labelOf(key), { type: "button", class: "key", title: key });
     button.addEventListener("click", () => this.#choose(key));
     head.append(button);
     const columns = Math.max(1, this.#fields.length);
