@@ -263,6 +263,8 @@ export class XdsSubscription implements Follower {
       this.#generation = catalog.generation;
       return catalog.lastCommit() ?? "lost";
     }
+    const isOne = this.#dirty.size === 1 && this.#released === undefined && !this.#mustRespond;
+    if (isOne && !this.#isOfAll) return this.#takeOne();
     const changes = this.#changesOfAll();
     this.#generation = catalog.generation;
     if (changes === undefined) return "lost";
@@ -278,6 +280,17 @@ export class XdsSubscription implements Follower {
     if (changes.size === 0 && !this.#mustRespond) return undefined;
     const [only] = changes.size === 1 ? changes.values() : [];
     return only?.alone ?? catalog.responseOf(changes);
+  }
+
+  /** Of one that asks for names, one has changed: what most changes are. */
+  #takeOne(): XdsResponse | undefined {
+    const { catalog } = this;
+    const [name = ""] = this.#dirty;
+    this.#dirty.clear();
+    this.#generation = catalog.generation;
+    const resource = catalog.get(name);
+    if (this.#isKnown(name, resource)) return undefined;
+    return resource?.alone ?? catalog.respond(nothing, [name]);
   }
 
   /** What has changed for a client that asks for all; undefined: that is not known. */
@@ -299,10 +312,15 @@ export class XdsSubscription implements Follower {
 
   #addNamed(name: string, changes: Changes): void {
     const resource = this.catalog.get(name);
+    if (this.#isKnown(name, resource)) changes.delete(name);
+    else changes.set(name, resource);
+  }
+
+  /** Whether the client has what there is for a name. It counts as sent from now on. */
+  #isKnown(name: string, resource: XdsResource | undefined): boolean {
     const sent = this.#names.get(name);
     const has = typeof sent === "string" ? resource?.version : (resource ?? null);
-    if (sent === has) changes.delete(name);
-    else changes.set(name, resource);
     this.#names.set(name, resource ?? null);
+    return sent === has;
   }
 }
