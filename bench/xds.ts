@@ -59,15 +59,19 @@ interface Report extends Percentiles {
   readonly oldest: number;
 }
 
-const warmUpChanges = 30;
+/** Number of responses before the measurement, and the least number of changes: then V8 has compiled the code. */
+const warmUpResponses = 30_000;
+const leastWarmUp = 3;
 /** For what clients still confirm when the last one has a change. */
 const confirmingMs = 300;
 /** Changes at a rate are written together, as many as are due since the last time. Each is of another service. */
 const tickMs = 10;
+/** Number of ticks whose writes may be in flight. What waits for them counts as late. */
+const maxWriting = 8;
 /** How long clients may take to have the last change, in milliseconds. */
 const maxCatchUpMs = 120_000;
 /** Number of instances that are written in one transaction. */
-const putsAtOnce = 100;
+const putsAtOnce = 50;
 const widths = [18, 9, 16, 8, 8, 14, 10];
 /** The goal: at most this part of go-control-plane's CPU. */
 const goal = 0.25;
@@ -127,6 +131,7 @@ async function measureChanges(
 ): Promise<MeasuredChange> {
   const [clients, changes] = [settings.number("clients"), settings.number("changes")];
   const services = settings.number("services");
+  const warmUpChanges = Math.max(leastWarmUp, Math.ceil(warmUpResponses / clients));
   const load = startLoad(folder, server, protocol, settings, 0);
   try {
     await load.round(0);
@@ -187,7 +192,9 @@ async function measureRate(
     let first = 0;
     for (let due = began; due < ended; due += tickMs) {
       // What is late because this process is counts as late.
-      if (sinceEpoch() < due) await delay(due - sinceEpoch());
+      const early = due - sinceEpoch();
+      if (early > 0) await delay(early);
+      if (writing.length === maxWriting) await writing.shift();
       writing.push(server.change(due, first, perTick));
       first = (first + perTick) % services;
     }
