@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { bytesFieldSize, WireWriter } from "../protobuf/wire-writer.ts";
 import { type FrameParts, prefixSize } from "../wire/encode.ts";
-import { PartsWriter } from "../wire/parts-writer.ts";
+import { leastInPlace, PartsWriter } from "../wire/parts-writer.ts";
 import type { XdsType } from "./types.ts";
 
 /** Numbers the resources and responses of a process. The number of a response is its nonce. */
@@ -95,8 +95,14 @@ function encode(response: XdsResponse, isDelta: boolean): FrameParts {
   const names = isDelta ? removed : [];
   let size = textSize(version) + textSize(type.url) + textSize(nonce);
   for (const name of names) size += textSize(name);
-  for (const resource of resources) size += bytesFieldSize(resourceSize(resource, isDelta));
-  const parts = new PartsWriter();
+  let inPlace = 0;
+  for (const resource of resources) {
+    size += bytesFieldSize(resourceSize(resource, isDelta));
+    const { byteLength } = resource.any;
+    if (byteLength >= leastInPlace) inPlace += byteLength;
+  }
+  // A small response is one part, which is sent at once.
+  const parts = new PartsWriter(prefixSize + size - inPlace);
   parts.room(prefixSize).prefix(size);
   writeText(parts, 0x0a, version);
   for (const resource of resources) writeResource(parts, resource, isDelta);

@@ -354,6 +354,8 @@ export class XdsSubscription implements Follower {
         return last ?? "lost";
       }
     }
+    const isOne = this.#dirty.size === 1 && this.#released.size === 0 && !this.#mustRespond;
+    if (isOne && !this.#isOfAll && !keepsRemoved) return this.#takeOne();
     const changes = this.#changesOfAll();
     this.#generation = catalog.generation;
     if (changes === undefined) return "lost";
@@ -386,6 +388,19 @@ export class XdsSubscription implements Follower {
     if (sent.size === 0 && !this.#mustRespond) return undefined;
     const [only] = sent.size === 1 ? sent.values() : [];
     return only?.alone ?? catalog.responseOf(sent);
+  }
+
+  /** Of the names that it asks for, one has changed, as most changes are. */
+  #takeOne(): XdsResponse | undefined {
+    const { catalog } = this;
+    const [name = ""] = this.#dirty;
+    this.#dirty.clear();
+    this.#generation = catalog.generation;
+    const resource = catalog.get(name);
+    const isKnown = this.#isKnown(name, resource);
+    this.#names.set(name, resource?.version ?? null);
+    if (isKnown) return undefined;
+    return resource?.alone ?? catalog.respond(nothing, [name]);
   }
 
   /** What has changed for a client that asks for all; undefined: that is not known. */

@@ -1,4 +1,5 @@
-// The control plane of go-control-plane with one service, whose assignment changes by a line on standard input.
+// The control plane of go-control-plane. A line on standard input, NUMBER FIRST COUNT, changes the first instance of COUNT
+// services from FIRST on: the number is in its address.
 package main
 
 import (
@@ -22,22 +23,22 @@ import (
 )
 
 // The assignment that the other server computes of the same instances.
-func assignment(instances, change int) *endpoint.ClusterLoadAssignment {
+func assignment(service string, instances, number int) *endpoint.ClusterLoadAssignment {
 	endpoints := make([]*endpoint.LbEndpoint, instances)
 	for i := range endpoints {
-		port := uint32(1000 + i)
+		address := "10.0.0.0"
 		if i == 0 {
-			port = uint32(20000 + change)
+			address = fmt.Sprintf("10.%d.%d.%d", number>>16, number>>8&255, number&255)
 		}
 		endpoints[i] = &endpoint.LbEndpoint{HostIdentifier: &endpoint.LbEndpoint_Endpoint{Endpoint: &endpoint.Endpoint{
 			Address: &core.Address{Address: &core.Address_SocketAddress{SocketAddress: &core.SocketAddress{
-				Address:       "10.0.0.1",
-				PortSpecifier: &core.SocketAddress_PortValue{PortValue: port},
+				Address:       address,
+				PortSpecifier: &core.SocketAddress_PortValue{PortValue: uint32(1000 + i)},
 			}}},
 		}}}
 	}
 	return &endpoint.ClusterLoadAssignment{
-		ClusterName: "web",
+		ClusterName: service,
 		Endpoints: []*endpoint.LocalityLbEndpoints{{
 			Locality:            &core.Locality{},
 			LbEndpoints:         endpoints,
@@ -47,14 +48,24 @@ func assignment(instances, change int) *endpoint.ClusterLoadAssignment {
 }
 
 func main() {
-	instances, err := strconv.Atoi(os.Args[1])
+	services, err := strconv.Atoi(os.Args[1])
 	if err != nil {
 		log.Fatal(err)
 	}
+	instances, err := strconv.Atoi(os.Args[2])
+	if err != nil {
+		log.Fatal(err)
+	}
+	assignments := func(number, first, count int) map[string]types.Resource {
+		changed := map[string]types.Resource{}
+		for i := range count {
+			service := fmt.Sprint("service-", (first+i)%services)
+			changed[service] = assignment(service, instances, number)
+		}
+		return changed
+	}
 	// The cache for resources that do not differ between clients: a change costs what has changed.
-	linear := cache.NewLinearCache(resource.EndpointType, cache.WithInitialResources(map[string]types.Resource{
-		"web": assignment(instances, 0),
-	}))
+	linear := cache.NewLinearCache(resource.EndpointType, cache.WithInitialResources(assignments(0, 0, services)))
 	mux := &cache.MuxCache{
 		Classify:      func(request *cache.Request) string { return request.GetTypeUrl() },
 		ClassifyDelta: func(request *cache.DeltaRequest) string { return request.GetTypeUrl() },
@@ -72,9 +83,12 @@ func main() {
 		}
 	}()
 	fmt.Println("serves on", listener.Addr())
-	lines := bufio.NewScanner(os.Stdin)
-	for change := 1; lines.Scan(); change++ {
-		if err := linear.UpdateResource("web", assignment(instances, change)); err != nil {
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		var number, first, count int
+		if _, err := fmt.Sscan(lines.Text(), &number, &first, &count); err != nil {
+			log.Fatal(err)
+		}
+		if err := linear.UpdateResources(assignments(number, first, count), nil); err != nil {
 			log.Fatal(err)
 		}
 	}

@@ -1,81 +1,158 @@
-// Clients of xDS on a number of connections that ask for the assignment of one service and confirm each response. It
-// prints when all of them have the first response, and then when all of them have the next one, with the bytes that they got.
+// Clients of xDS on a number of connections that ask for the assignments of all services, or of one each, and confirm each
+// response. It prints when all of them have the first response, and then when all of them have the next one, with the bytes
+// that they got. With an epoch the addresses are times, and it prints on request what was delivered, and how late.
 package main
 
 import (
+	"bufio"
 	"context"
+	"flag"
 	"fmt"
 	"log"
 	"os"
-	"strconv"
+	"slices"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpoint "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
 )
 
-var names = []string{"web"}
+var (
+	address     = flag.String("address", "", "of the server")
+	protocol    = flag.String("protocol", "delta", "delta or state")
+	clients     = flag.Int("clients", 1, "number of streams")
+	connections = flag.Int("connections", 1, "number of connections")
+	services    = flag.Int("services", 1, "number of services")
+	epoch       = flag.Int64("epoch", 0, "when the times in addresses begin, in Unix milliseconds; 0: they are none, and a client asks for all services")
+)
 
-// Counts the responses of all clients, which come in rounds: one to each.
-type rounds struct {
-	clients  int64
+// Of so many clients one decodes what it gets.
+const sampled = 100
+
+// Counts the responses of all clients.
+type counter struct {
 	received atomic.Int64
 	bytes    atomic.Int64
+	last     atomic.Int64
+	mu       sync.Mutex
+	late     []int64
+	newest   map[int]int64
 }
 
-func (r *rounds) count(message proto.Message) {
-	r.bytes.Add(int64(proto.Size(message)))
-	if received := r.received.Add(1); received%r.clients == 0 {
-		fmt.Println("round", received/r.clients-1, r.bytes.Load())
+var counted = counter{newest: map[int]int64{}}
+
+func (c *counter) count(client int, message proto.Message, first *anypb.Any) {
+	c.bytes.Add(int64(proto.Size(message)))
+	received := c.received.Add(1)
+	if round := received/int64(*clients) - 1; received%int64(*clients) == 0 && (*epoch == 0 || round == 0) {
+		fmt.Println("round", round, c.bytes.Load())
 	}
+	if *epoch == 0 {
+		return
+	}
+	now := time.Now().UnixMilli() - *epoch
+	c.last.Store(now)
+	if client%sampled != 0 {
+		return
+	}
+	number := numberOf(first)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if number > 0 {
+		c.late = append(c.late, now-number)
+	}
+	c.newest[client] = number
+}
+
+// Prints what has come: the responses, how late they were in milliseconds, when the last one came, and the oldest state that a
+// sampled client has.
+func (c *counter) report() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	slices.Sort(c.late)
+	quantile := func(share float64) int64 {
+		if len(c.late) == 0 {
+			return -1
+		}
+		return c.late[int(share*float64(len(c.late)-1))]
+	}
+	oldest := int64(-1)
+	for _, number := range c.newest {
+		if oldest < 0 || number < oldest {
+			oldest = number
+		}
+	}
+	fmt.Println("report", c.received.Load(), quantile(0.5), quantile(0.99), c.last.Load(), oldest)
+}
+
+// The number in the address of the first instance, 10.x.y.z.
+func numberOf(assignment *anypb.Any) int64 {
+	var decoded endpoint.ClusterLoadAssignment
+	if err := assignment.UnmarshalTo(&decoded); err != nil {
+		log.Fatal(err)
+	}
+	socket := decoded.GetEndpoints()[0].GetLbEndpoints()[0].GetEndpoint().GetAddress().GetSocketAddress()
+	var x, y, z int64
+	if _, err := fmt.Sscanf(socket.GetAddress(), "10.%d.%d.%d", &x, &y, &z); err != nil {
+		log.Fatal(err)
+	}
+	return x<<16 | y<<8 | z
 }
 
 func main() {
-	address, protocol := os.Args[1], os.Args[2]
-	clients, err := strconv.Atoi(os.Args[3])
-	if err != nil {
-		log.Fatal(err)
+	flag.Parse()
+	targets := make([]discovery.AggregatedDiscoveryServiceClient, *connections)
+	for i := range targets {
+		targets[i] = connect()
 	}
-	connections, err := strconv.Atoi(os.Args[4])
-	if err != nil {
-		log.Fatal(err)
+	var all []string
+	for i := range *services {
+		all = append(all, fmt.Sprint("service-", i))
 	}
-	services := make([]discovery.AggregatedDiscoveryServiceClient, connections)
-	for i := range services {
-		services[i] = connect(address)
-	}
-	counted := &rounds{clients: int64(clients)}
 	opening := make(chan struct{}, 50)
-	for i := range clients {
-		opening <- struct{}{}
-		go func() {
-			opened := func() { <-opening }
-			node := &core.Node{Id: fmt.Sprint("client-", i), Cluster: "bench"}
-			service := services[i%connections]
-			if protocol == "delta" {
-				delta(service, node, counted, opened)
-			} else {
-				state(service, node, counted, opened)
-			}
-		}()
+	go func() {
+		for i := range *clients {
+			opening <- struct{}{}
+			go func() {
+				opened := func() { <-opening }
+				names := all
+				if *epoch != 0 {
+					names = all[i%*services : i%*services+1]
+				}
+				node := &core.Node{Id: fmt.Sprint("client-", i), Cluster: "bench"}
+				target := targets[i%*connections]
+				if *protocol == "delta" {
+					delta(target, i, node, names, opened)
+				} else {
+					state(target, i, node, names, opened)
+				}
+			}()
+		}
+	}()
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		counted.report()
 	}
 	select {}
 }
 
-func connect(address string) discovery.AggregatedDiscoveryServiceClient {
-	connection, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+func connect() discovery.AggregatedDiscoveryServiceClient {
+	connection, err := grpc.NewClient(*address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		log.Fatal(err)
 	}
 	return discovery.NewAggregatedDiscoveryServiceClient(connection)
 }
 
-func state(client discovery.AggregatedDiscoveryServiceClient, node *core.Node, counted *rounds, opened func()) {
-	stream, err := client.StreamAggregatedResources(context.Background(), grpc.WaitForReady(true))
+func state(target discovery.AggregatedDiscoveryServiceClient, client int, node *core.Node, names []string, opened func()) {
+	stream, err := target.StreamAggregatedResources(context.Background(), grpc.WaitForReady(true))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -91,7 +168,7 @@ func state(client discovery.AggregatedDiscoveryServiceClient, node *core.Node, c
 		if first {
 			opened()
 		}
-		counted.count(response)
+		counted.count(client, response, response.GetResources()[0])
 		request = &discovery.DiscoveryRequest{
 			TypeUrl: resource.EndpointType, ResourceNames: names,
 			VersionInfo: response.GetVersionInfo(), ResponseNonce: response.GetNonce(),
@@ -99,8 +176,8 @@ func state(client discovery.AggregatedDiscoveryServiceClient, node *core.Node, c
 	}
 }
 
-func delta(client discovery.AggregatedDiscoveryServiceClient, node *core.Node, counted *rounds, opened func()) {
-	stream, err := client.DeltaAggregatedResources(context.Background(), grpc.WaitForReady(true))
+func delta(target discovery.AggregatedDiscoveryServiceClient, client int, node *core.Node, names []string, opened func()) {
+	stream, err := target.DeltaAggregatedResources(context.Background(), grpc.WaitForReady(true))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -116,7 +193,7 @@ func delta(client discovery.AggregatedDiscoveryServiceClient, node *core.Node, c
 		if first {
 			opened()
 		}
-		counted.count(response)
+		counted.count(client, response, response.GetResources()[0].GetResource())
 		request = &discovery.DeltaDiscoveryRequest{TypeUrl: resource.EndpointType, ResponseNonce: response.GetNonce()}
 	}
 }

@@ -60,8 +60,10 @@ export class RequestStream {
     stream.on("data", (chunk: Buffer) => {
       this.#messages.add(chunk);
       this.#chargeReceived(windowBytes);
-      if (!this.#isIdle && !this.#isReady) return;
-      stream.pause();
+      // Most requests are handled at once: pausing costs more than that. What comes before the next one is wanted pauses it.
+      if (this.#isIdle) this.#isIdle = false;
+      else if (this.#isReady) stream.pause();
+      else return;
       this.#wake?.();
     });
     stream.on("end", () => this.#wake?.());
@@ -102,16 +104,17 @@ export class RequestStream {
   }
 
   /** Waits for as long as the stream is open: its end wakes it as well. */
-  async #firstByte(): Promise<void> {
+  #firstByte(): Promise<void> {
     this.#messages.own();
     this.#chargeReceived(0);
     this.#isIdle = true;
-    this.#stream.resume();
-    await new Promise<void>((resolve) => {
-      this.#wake = resolve;
-    });
-    this.#isIdle = false;
+    if (this.#stream.isPaused()) this.#stream.resume();
+    return new Promise(this.#onWake);
   }
+
+  readonly #onWake = (resolve: () => void): void => {
+    this.#wake = resolve;
+  };
 
   #arrival(): Promise<void> {
     const { clock, defences, limits } = this.#context;
