@@ -51,7 +51,7 @@ export class StoredHistory {
     return this.#versions.get(content);
   }
 
-  /** The place of the first state, from a place on, that `has` is true of; undefined: there is none. */
+  /** The place of the first state, from a place on, that `has` is true of; undefined: no such state. */
   find(from: number, has: (state: State) => boolean): number | undefined {
     const found = this.#states.findIndex((state, at) => at >= from && has(state));
     return found < 0 ? undefined : found;
