@@ -190,6 +190,16 @@ export class Catalog {
     return changes;
   }
 
+  /** Whether nothing that has changed after the commit with this generation exists. False if that is not known any more. */
+  hasOnlyRemovedSince(generation: number): boolean {
+    const missing = this.#generation - generation;
+    if (missing > this.#log.length) return false;
+    for (let at = this.#log.length - missing; at < this.#log.length; at++) {
+      for (const [name] of this.#log.at(at) ?? []) if (this.#resources.has(name)) return false;
+    }
+    return true;
+  }
+
   /** The response with the last commit, which most followers of all get. */
   lastCommit(): XdsResponse | undefined {
     if (this.#last?.generation !== this.#generation) {

@@ -177,10 +177,7 @@ export class XdsSubscription implements Follower {
     if (!this.#isOfAll) return this.#dirty.size > 0;
     const { catalog } = this;
     for (const name of this.#rest) if (catalog.resources.has(name)) return false;
-    const changes = catalog.changesSince(this.#generation);
-    if (changes === undefined) return false;
-    for (const resource of changes.values()) if (resource !== undefined) return false;
-    return changes.size + this.#rest.size + this.#dirty.size > 0;
+    return catalog.hasOnlyRemovedSince(this.#generation);
   }
 
   /**

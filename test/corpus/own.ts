@@ -242,7 +242,7 @@ export const ownEntries: readonly CorpusEntry[] = [
     mutations: [
       {
         file: "src/base/server-reachability.ts",
-        find: "return state === connectivityState.SHUTDOWN ? state : channel.getConnectivityState(true);",
+        find: "return state === connectivity.SHUTDOWN ? state : channel.getConnectivityState(true);",
         replace: "return channel.getConnectivityState(true);",
       },
     ],
