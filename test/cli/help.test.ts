@@ -39,7 +39,7 @@ test("the help of serve has each option once, under a heading", async () => {
   const headings = [...help.matchAll(/^(\S.*):$/gm)].map(([, heading]) => heading);
   expect(headings).toEqual([
     ...["Options", "What is served", "Embedded store", "Ports and TLS", "Callers and their rights"],
-    ...["etcd and its API", "Caches", "Limits", "Compression", "Log, metrics and traces"],
+    ...["xDS", "etcd and its API", "Caches", "Limits", "Compression", "Log, metrics and traces"],
     ...["Process", "Examples"],
   ]);
   const flags = [...help.matchAll(/^ {2}--([a-z-]+)/gm)].map(([, flag]) => flag);
