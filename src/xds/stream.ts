@@ -70,7 +70,7 @@ export class XdsStream extends MessageSender implements OpenStream {
       const type = this.#options.types[at];
       if (subscription === undefined || type === undefined) return;
       if (subscription.isOfAll) all.push(type.accessToAll);
-      for (const name of subscription.names) all.push(type.accessTo(name));
+      for (const name of subscription.names.keys()) all.push(type.accessTo(name));
     });
     return all;
   }

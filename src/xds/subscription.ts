@@ -1,23 +1,13 @@
 import type { Catalog, Changes, Follower } from "./catalog.ts";
+import { type Asking, type Change, deltaChange, stateChange } from "./change.ts";
 import type { DiscoveryRequest } from "./request.ts";
 import type { XdsResource, XdsResponse } from "./response.ts";
-import { wildcard } from "./types.ts";
 
 /**
  * What the client has for a name: a version; null: it knows that the resource does not exist; undefined: nothing that is known.
  * No resource: a slow client would keep one in memory that no other has any more.
  */
 type Sent = string | null | undefined;
-
-/** What a request changes about what a stream asks for. */
-export interface Change {
-  readonly added: readonly string[];
-  readonly removed: readonly string[];
-  /** Whether it asks for all from now on; undefined: as before. */
-  readonly all: boolean | undefined;
-  /** Whether it asks for all because no request has named anything. */
-  readonly isLegacy?: boolean;
-}
 
 /** What a subscription needs of its stream. */
 interface SubscriptionOwner {
@@ -44,7 +34,7 @@ const nothing: readonly never[] = [];
 const noVersions: ReadonlyMap<string, string> = new Map();
 
 /** What one stream asks for of one type, and what of that its client has. */
-export class XdsSubscription implements Follower {
+export class XdsSubscription implements Asking, Follower {
   readonly catalog: Catalog;
   readonly #stream: SubscriptionOwner;
   /** The names that it asks for, with what the client has. */
@@ -78,8 +68,8 @@ export class XdsSubscription implements Follower {
     this.#stream = stream;
   }
 
-  get names(): Iterable<string> {
-    return this.#names.keys();
+  get names(): ReadonlyMap<string, unknown> {
+    return this.#names;
   }
 
   /** Number of names, with those that the client still has to learn about. */
@@ -98,9 +88,20 @@ export class XdsSubscription implements Follower {
     return this.#isOfAll;
   }
 
+  get isLegacy(): boolean {
+    return this.#isLegacy;
+  }
+
+  get hasBegun(): boolean {
+    return this.#hasBegun;
+  }
+
   /** What a request asks for beyond what was asked for before. Undefined: it changes nothing. */
   changeBy(request: DiscoveryRequest): Change | undefined {
-    return this.#stream.isDelta ? this.#deltaChange(request) : this.#stateChange(request);
+    const { isWhole } = this.catalog.type;
+    return this.#stream.isDelta
+      ? deltaChange(request, this, isWhole)
+      : stateChange(request, this, isWhole);
   }
 
   /** By how many names a change makes it larger, at most. */
@@ -206,50 +207,6 @@ export class XdsSubscription implements Follower {
     this.#dirty.clear();
     this.#released.clear();
     this.#rest.clear();
-  }
-
-  #stateChange({ names }: DiscoveryRequest): Change | undefined {
-    if (names.length === 0) {
-      if (!this.#hasBegun) return this.#firstWithoutNames();
-      // It has never named any, so this is no unsubscription.
-      if (this.#isLegacy || (this.#names.size === 0 && !this.#isOfAll)) return undefined;
-    }
-    let known = 0;
-    let isOfAll = false;
-    let added: string[] | undefined;
-    for (const name of names) {
-      if (name === wildcard) isOfAll = true;
-      else if (this.#names.has(name)) known++;
-      else if (added === undefined) added = [name];
-      else added.push(name);
-    }
-    const all = isOfAll === this.#isOfAll ? undefined : isOfAll;
-    // Names that are given twice are rare, and change nothing.
-    const isSame = added === undefined && all === undefined && known === this.#names.size;
-    // Once "*" is named, a request without names asks for nothing.
-    if (isOfAll) this.#isLegacy = false;
-    if (isSame && this.#hasBegun) return undefined;
-    const wanted = new Set(names);
-    const removed = [...this.#names.keys()].filter((name) => !wanted.has(name));
-    return { added: added ?? nothing, removed, all };
-  }
-
-  #firstWithoutNames(): Change {
-    const isLegacy = this.catalog.type.isWhole;
-    return { added: nothing, removed: nothing, all: isLegacy || undefined, isLegacy };
-  }
-
-  #deltaChange({ names, removed }: DiscoveryRequest): Change | undefined {
-    if (!this.#hasBegun && names.length === 0) return this.#firstWithoutNames();
-    if (names.length === 0 && removed.length === 0) return undefined;
-    let all: boolean | undefined;
-    if (names.includes(wildcard)) all = true;
-    else if (removed.includes(wildcard)) all = false;
-    return {
-      added: names.filter((name) => name !== wildcard),
-      removed: removed.filter((name) => name !== wildcard),
-      all,
-    };
   }
 
   #remove(name: string): void {

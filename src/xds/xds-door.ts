@@ -12,11 +12,12 @@ import type { ServiceContext } from "../server/calls/service-context.ts";
 import { Rounds } from "../server/kernel/rounds.ts";
 import { expiryOf } from "../server/services/watch-handler.ts";
 import { statusOf } from "../wire/errors.ts";
+import type { Change } from "./change.ts";
 import { type Refusal, Refusals } from "./refusals.ts";
 import { type DiscoveryRequest, readRequest } from "./request.ts";
 import { ServedTypes, type ServedTypesOptions, type TypeReport } from "./served-types.ts";
 import { XdsStream } from "./stream.ts";
-import type { Change, XdsSubscription } from "./subscription.ts";
+import type { XdsSubscription } from "./subscription.ts";
 import { aggregatedMethods, type TypeName } from "./types.ts";
 
 /** Interval at which streams are checked, in milliseconds, and how many of them between two yields. */

@@ -44,6 +44,13 @@ describe("A delta stream", () => {
     expect((await stream.response(0)).version).toBe(String(revision));
   });
 
+  it("gets as version in an unknown history the content, beside the revision", () => {
+    const [one, other] = [Buffer.from("a"), Buffer.from("b")];
+    expect(versionAt(7, "", one)).toBe(versionAt(7, "", Buffer.from("a")));
+    expect(versionAt(7, "", one)).not.toBe(versionAt(7, "", other));
+    expect(versionAt(7, "known", one)).toBe(versionAt(7, "known", other));
+  });
+
   it("gets only what differs from the versions that it has when it comes back", async () => {
     const { client, put, remove, door, clock } = await serveXds({
       stored: { "cds/a": cluster("a"), "cds/b": cluster("b"), "cds/c": cluster("c") },

@@ -204,6 +204,19 @@ describe("A cluster that is removed with the route to it", () => {
 });
 
 describe("Changes of instances", () => {
+  it("are collected no longer once a route waits for them", async () => {
+    const { client, put } = await serveXds({
+      debounceMs: 60_000,
+      stored: { "eds/web/1": { address: "10.0.0.1", port: 80 } },
+    });
+    const stream = client.delta();
+    stream.send({ type: "eds", names: ["web"] });
+    await stream.response(0);
+    const second = await put("eds/web/2", { address: "10.0.0.2", port: 80 });
+    await put("rds/main", route("main", "web"));
+    expect(Number((await stream.response(1)).version)).toBeGreaterThanOrEqual(second);
+  });
+
   it("are one change of the assignment if they come within the time to collect", async () => {
     const { client, put, clock, cachers } = await serveXds({
       debounceMs: 500,
