@@ -44,6 +44,17 @@ describe("A delta stream", () => {
     expect((await stream.response(0)).version).toBe(String(revision));
   });
 
+  it("gets all again when it asks for all again", async () => {
+    const { client } = await serveXds({
+      stored: { "cds/a": cluster("a"), "cds/b": cluster("b") },
+    });
+    const stream = client.delta();
+    stream.send({ type: "cds", names: ["*"] });
+    const { nonce } = await stream.response(0);
+    stream.send({ type: "cds", nonce, names: ["*"] });
+    expect(namesIn(await stream.response(1))).toEqual(["a", "b"]);
+  });
+
   it("gets as version in an unknown history the content, beside the revision", () => {
     const [one, other] = [Buffer.from("a"), Buffer.from("b")];
     expect(versionAt(7, "", one)).toBe(versionAt(7, "", Buffer.from("a")));
