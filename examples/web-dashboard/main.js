@@ -1,6 +1,6 @@
 /**
  * A dashboard in a browser: counts the objects of a resource by their phase, as they change. Vite is one of the bundlers that
- * serve it; its page has the origin that the service is told. Copy the folder, and in it:
+ * serve it; its page has the origin in --web-origin. Copy the folder, and in it:
  *
  *     npm install watch-fanout-client vite
  *     npx watch-fanout serve --web-origin http://localhost:5173

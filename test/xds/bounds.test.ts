@@ -42,6 +42,26 @@ describe("Texts of a request", () => {
   });
 });
 
+describe("A delta client that asks for all again", () => {
+  it("gets all, and learns what was removed before it asked", () => {
+    const lds = xdsTypes.find(({ name }) => name === "lds") as NonNullable<typeof type>;
+    const sequence = new Sequence();
+    const catalog = new Catalog({ type: lds, clock: new FakeClock(), sequence });
+    const made = ["a", "b"].map((name) => {
+      const facts = { type: lds, name, version: "1", any: Buffer.from(name), revision: 1 };
+      return new XdsResource(facts, sequence);
+    });
+    catalog.commit(made, [], 1);
+    const subscription = new XdsSubscription(catalog, { isDelta: true, pump: () => {} });
+    const all = { added: [], removed: [], all: true };
+    subscription.apply(all, new Map());
+    expect(subscription.take()).toMatchObject({ resources: [{ name: "a" }, { name: "b" }] });
+    catalog.commit([], ["a"], 2);
+    subscription.apply(all, new Map());
+    expect(subscription.take()).toMatchObject({ resources: [{ name: "b" }], removed: ["a"] });
+  });
+});
+
 describe("A name without a resource", () => {
   it("takes no more memory than is charged for it", () => {
     const sequence = new Sequence();
