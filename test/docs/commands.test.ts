@@ -91,6 +91,7 @@ describe("The commands of", () => {
     const shell = await PageShell.open();
     await shell.run(block(started, "$ npm start\n"));
     await shell.run(block("README.md", "$ bin/watch-fanout put"));
+    await shell.run(block("README.md", "$ curl"));
   });
 
   test("README.md: with etcd", async () => {
