@@ -21,7 +21,7 @@ export interface EncodedInstance {
   /** Names its locality. */
   readonly localityName: string;
   readonly locality: Locality;
-  /** An envoy.config.endpoint.v3.LbEndpoint. */
+  /** Its envoy.config.endpoint.v3.LbEndpoint, as a field of the LocalityLbEndpoints. */
   readonly endpoint: Uint8Array;
 }
 
@@ -29,17 +29,17 @@ export interface EncodedInstance {
 export function encodeInstance(instance: Instance, modRevision: number): EncodedInstance {
   const { address, port, weight, health, priority, locality, metadata } = instance;
   const socketAddress = message(text(0x12, address), number(0x18, port));
-  const endpoint = nested(0x0a, nested(0x0a, nested(0x0a, socketAddress)));
+  const endpoint = message(
+    nested(0x0a, nested(0x0a, nested(0x0a, socketAddress))),
+    number(0x10, health),
+    metadata === undefined ? none : nested(0x1a, nested(0x0a, metadataEntry(metadata))),
+    weight === undefined ? none : nested(0x22, number(0x08, weight)),
+  );
   return {
     address: `${address} ${port}`,
     ...{ modRevision, priority, weight: weight ?? 1, locality },
     localityName: JSON.stringify([priority, locality.region, locality.zone, locality.subZone]),
-    endpoint: message(
-      endpoint,
-      number(0x10, health),
-      metadata === undefined ? none : nested(0x1a, nested(0x0a, metadataEntry(metadata))),
-      weight === undefined ? none : nested(0x22, number(0x08, weight)),
-    ),
+    endpoint: nested(0x12, endpoint),
   };
 }
 
@@ -65,10 +65,11 @@ export function encodeAssignment(service: string, instances: Iterable<EncodedIns
   const priorities = [...new Set([...newest.values()].map(({ priority }) => priority))].sort(
     (a, b) => a - b,
   );
-  const encoded = [...localities.entries()]
+  const encoded = [...localities]
     .sort(([a], [b]) => (a < b ? -1 : 1))
     .map(([, endpoints]) => nested(0x12, encodeLocality(endpoints, priorities)));
-  return message(text(0x0a, service), ...encoded);
+  // Not as arguments, here and below: of more than some 100,000 the stack has no room.
+  return Buffer.concat([text(0x0a, service), ...encoded]);
 }
 
 /** An envoy.config.endpoint.v3.LocalityLbEndpoints. One without a weight would get no traffic of gRPC's clients. */
@@ -79,12 +80,12 @@ function encodeLocality(
   const [first] = endpoints;
   const { region = "", zone = "", subZone = "" } = first?.locality ?? {};
   const weight = endpoints.reduce((sum, each) => sum + each.weight, 0);
-  return message(
+  return Buffer.concat([
     nested(0x0a, message(text(0x0a, region), text(0x12, zone), text(0x1a, subZone))),
-    ...endpoints.map(({ endpoint }) => nested(0x12, endpoint)),
+    ...endpoints.map(({ endpoint }) => endpoint),
     nested(0x1a, number(0x08, Math.min(weight, maxWeight))),
     number(0x28, priorities.indexOf(first?.priority ?? 0)),
-  );
+  ]);
 }
 
 /** An entry of the map of an envoy.config.core.v3.Metadata. */

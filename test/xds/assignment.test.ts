@@ -106,6 +106,17 @@ describe("An assignment", () => {
     });
   });
 
+  it("may have any number of instances, in one locality or in as many", () => {
+    const one = instance({ address: "10.0.0.1", port: 1 });
+    const count = 130_000;
+    const inOne = Array.from({ length: count }, (_, i) => ({ ...one, address: `${i}` }));
+    const inMany = inOne.map((each) => ({ ...each, localityName: each.address }));
+    for (const instances of [inOne, inMany]) {
+      const size = encodeAssignment("web", instances).byteLength;
+      expect(size).toBeGreaterThan(count * one.endpoint.byteLength);
+    }
+  });
+
   it("of a service without instances has only its name", () => {
     expect(assignment()).toEqual({ cluster_name: "web" });
   });
