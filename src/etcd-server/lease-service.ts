@@ -61,7 +61,8 @@ export class LeaseService {
         number(0x10, id),
         number(0x18, Math.floor(ttlMs / 1_000)),
         number(0x20, grantedTtlSeconds),
-        ...shown.map((key) => bytesField(0x2a, keyBytes(key))),
+        // Not as arguments: for 150,000 keys the stack has no room.
+        Buffer.concat(shown.map((key) => bytesField(0x2a, keyBytes(key)))),
       );
     } catch (error) {
       if (!hasReason(error, "LEASE_NOT_FOUND")) throw error;
@@ -71,7 +72,7 @@ export class LeaseService {
 
   async leases(): Promise<Buffer> {
     const ids = await this.#served.store.leases.ids();
-    return this.#answer(...ids.map((id) => bytesField(0x12, number(0x08, id))));
+    return this.#answer(Buffer.concat(ids.map((id) => bytesField(0x12, number(0x08, id)))));
   }
 
   #answer(...fields: readonly Buffer[]): Buffer {

@@ -48,8 +48,8 @@ export class Renewal {
 
   /** Takes over the requests of another renewal of the lease. */
   join(other: Renewal): void {
-    this.#requests.push(...other.#requests);
-    this.#positions.push(...other.#positions);
+    for (const request of other.#requests) this.#requests.push(request);
+    for (const position of other.#positions) this.#positions.push(position);
     other.isOver = true;
   }
 
