@@ -55,6 +55,11 @@ describe.each(["1.1", "2"] as const)("HTTP/%s", (version) => {
     ["has a field twice", '{"history_id":"a","historyId":"a"}', 'duplicate field "historyId"'],
     ["is not UTF-8", Buffer.of(0x7b, 0x22, 0xff, 0x22, 0x7d), "invalid UTF-8"],
     ["is deep", `{"readMask":${"[".repeat(9_000)}`, "it is not one JSON object"],
+    [
+      "has a long mask",
+      `{"readMask":"${"a,".repeat(1_000_000)}"}`,
+      "2000000 characters, above 65536",
+    ],
     ["has many parts", `{"a":[${"0,".repeat(10_001)}0]}`, "more than 10000 values"],
   ])("a request that %s is refused with what is wrong", async (_, text, why) => {
     const { request } = await serveWeb(version);
