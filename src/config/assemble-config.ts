@@ -355,6 +355,7 @@ const needs: readonly (readonly [needed: readonly OptionName[], by: readonly Opt
     ["tls-cert", "tls-key"],
     ["tls-client-ca", "tls-min-version", "tls-max-version", "tls-cipher-suites"],
   ],
+  [["watch-fanout-api"], ["web-origin"]],
   [["jwt-issuer"], ["jwt-audience", "jwt-jwks", "jwt-groups-claim"]],
   [["audit-log"], ["audit-level"]],
   [["compression"], ["compression-min-size"]],

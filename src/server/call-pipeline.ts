@@ -373,14 +373,13 @@ export class CallPipeline {
   /** Read, for a method with a stream of requests: its handler asks for each, and decodes it. */
   #readRequests(
     call: WebCall | Http2Call,
-    { stream, encoding, maxBytes }: RequestBody,
+    { stream, encoding, maxBytes, corruptCode }: RequestBody,
     method: BidiMethod,
     pending: PendingAuthentication | undefined,
     web: WebCall | undefined,
   ): void {
     const requests = new RequestStream(stream, call, this.#context, {
-      encoding,
-      inflater: this.#requests.inflater,
+      ...{ encoding, corruptCode, inflater: this.#requests.inflater },
       maxBytes: maxBytes ?? method.maxRequestBytes,
       mayIdle: method.mayIdle === true,
     });

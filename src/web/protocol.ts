@@ -16,6 +16,8 @@ export interface Protocol {
   /** The names of the request's header with the compression of messages, and with those that its client accepts. */
   readonly encodingHeader: string;
   readonly acceptHeader: string;
+  /** The code of a request that can't be inflated. */
+  readonly corruptCode: status;
   /** The headers of a response. `encoding`: how its messages may be compressed. */
   headers(encoding: EncodingName | undefined): OutgoingHttpHeaders;
   /** Whether the request is one message without a prefix, and so is the response of a method without a stream. */
@@ -31,6 +33,7 @@ export function connectUnary(contentType: string): Protocol {
   return {
     name: "connect",
     ...{ encodingHeader: "content-encoding", acceptHeader: "accept-encoding", isBare: true },
+    corruptCode: status.INVALID_ARGUMENT,
     headers: () => ({ ":status": 200, "content-type": contentType }),
     ending: (why) => {
       const bytes = Buffer.from(JSON.stringify(errorOf(why)));
@@ -72,6 +75,7 @@ export function connectStream(contentType: string): Protocol {
     name: "connect",
     encodingHeader: "connect-content-encoding",
     acceptHeader: "connect-accept-encoding",
+    corruptCode: status.INVALID_ARGUMENT,
     isBare: false,
     headers,
     ending: (why) => {
@@ -100,6 +104,7 @@ export function grpcWeb(contentType: string, isText: boolean): Protocol {
     name: "grpc-web",
     encodingHeader: "grpc-encoding",
     acceptHeader: "grpc-accept-encoding",
+    corruptCode: status.INTERNAL,
     isBare: false,
     headers,
     ending: (why) => {

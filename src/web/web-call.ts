@@ -62,6 +62,7 @@ export class TranslatedWebCall extends TranslatedCall implements WebCall {
     this.sendsSeveral = form.isShared;
     this.body = {
       ...{ stream, encoding: requestEncoding, isBare: protocol.isBare },
+      corruptCode: protocol.corruptCode,
       ...(maxBytes === undefined ? {} : { maxBytes }),
     };
     const details = "The deadline of the call has passed.";

@@ -472,6 +472,12 @@ describe("options that need or exclude one another are reported", () => {
       { flags: [...etcd, "--watch-fanout-api", "off"] },
       "--watch-fanout-api: off leaves nothing to serve without --etcd-api. Set --etcd-api, or remove this option.",
     ],
+    [
+      {
+        flags: [...etcd, "--etcd-api", "on", "--watch-fanout-api", "off", "--web-origin", "*"],
+      },
+      "--web-origin: needs --watch-fanout-api as well.",
+    ],
     [{ flags: ["--etcd-ca", "cert"] }, "--etcd-ca: needs --etcd as well."],
     [{ yaml: "etcd-username: root" }, "wf.yaml:1: etcd-username: needs --etcd as well."],
     [

@@ -55,6 +55,11 @@ describe.each(["1.1", "2"] as const)("HTTP/%s", (version) => {
     ["has a field twice", '{"history_id":"a","historyId":"a"}', 'duplicate field "historyId"'],
     ["is not UTF-8", Buffer.of(0x7b, 0x22, 0xff, 0x22, 0x7d), "invalid UTF-8"],
     ["is deep", `{"readMask":${"[".repeat(9_000)}`, "it is not one JSON object"],
+    [
+      "has a long mask",
+      `{"readMask":"${"a,".repeat(1_000_000)}"}`,
+      "2000000 characters, above 65536",
+    ],
     ["has many parts", `{"a":[${"0,".repeat(10_001)}0]}`, "more than 10000 values"],
   ])("a request that %s is refused with what is wrong", async (_, text, why) => {
     const { request } = await serveWeb(version);
@@ -91,8 +96,50 @@ describe.each(["1.1", "2"] as const)("HTTP/%s", (version) => {
     expect((await request(paths.put, headers, gzipSync(putText))).code).toBe(200);
     const unknown = await request(paths.put, { ...json, "content-encoding": "br" }, "x");
     expect(unknown.code).toBe(501);
-    const broken = await request(paths.put, headers, "x");
-    expect(broken.code).toBe(500);
+  });
+
+  test("a request that can't be inflated is refused, with the code of the protocol", async () => {
+    const { request } = await serveWeb(version);
+    const compressed = enveloped("no gzip", 1);
+    const unary = await request(paths.put, { ...json, "content-encoding": "gzip" }, "no gzip");
+    expect([unary.code, unary.body.toString()]).toEqual([
+      400,
+      expect.stringContaining('"code":"invalid_argument","message":"Failed to decompress'),
+    ]);
+    for (const path of [paths.watch, paths.subscribe]) {
+      const headers = { ...jsonStream, "connect-content-encoding": "gzip" };
+      const [end] = messagesIn((await request(path, headers, compressed)).body);
+      expect(end?.content.toString()).toContain('"error":{"code":"invalid_argument"');
+    }
+    const headers = { "content-type": "application/grpc-web", "grpc-encoding": "gzip" };
+    const [end] = messagesIn((await request(paths.put, headers, compressed)).body);
+    expect(end?.content.toString()).toMatch(/^grpc-status: 13\r\n/);
+  });
+
+  test.each([
+    ["in its prefix", enveloped("{}").subarray(0, 3), "3 of 5 bytes"],
+    ["behind its prefix", enveloped("{}").subarray(0, 6), "6 of 7 bytes"],
+  ])("a message that ends %s is refused", async (_, body, parts) => {
+    const { request } = await serveWeb(version);
+    for (const path of [paths.watch, paths.subscribe]) {
+      const [end] = messagesIn((await request(path, jsonStream, body)).body);
+      expect(JSON.parse(end?.content.toString() ?? "")).toMatchObject({
+        error: { code: "invalid_argument", message: expect.stringContaining(parts) },
+      });
+    }
+  });
+
+  test("a token of 12 KiB is accepted, and more than 16 KiB of headers are refused", async () => {
+    const { request, storage } = await serveWeb(version);
+    const token = (bytes: number) => ({ ...json, authorization: `Bearer ${"x".repeat(bytes)}` });
+    expect((await request(paths.put, token(12 * 1024), putText)).code).toBe(200);
+    const many = Object.fromEntries(Array.from({ length: 500 }, (_, i) => [`x-${i}`, ""]));
+    for (const headers of [token(16 * 1024), { ...json, ...many }]) {
+      const refused = request(paths.put, headers, putText);
+      if (version === "2") await expect(refused).rejects.toThrow("ENHANCE_YOUR_CALM");
+      else expect((await refused).code).toBe(431);
+    }
+    expect(await storage.currentRevision()).toBe(2);
   });
 
   test("a stream ends with its error, behind its messages", async () => {

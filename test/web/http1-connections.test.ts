@@ -1,3 +1,5 @@
+import { createConnection } from "node:net";
+import { text } from "node:stream/consumers";
 import { connect as connectTls } from "node:tls";
 import { expect, onTestFinished, test, vi } from "vitest";
 import { connectTo, requestOf } from "../etcd-api/gateway/http.ts";
@@ -12,8 +14,8 @@ const type = "Content-Type: application/json";
 const putOf = (key: string): string =>
   requestOf(paths.put, JSON.stringify({ resource: "things", key, value: "" }), [type]);
 
-function connection({ server }: WebServed, text: string): ReturnType<typeof connectTo> {
-  return connectTo(`127.0.0.1:${server.port}`, text);
+function connection({ server }: WebServed, request: string): ReturnType<typeof connectTo> {
+  return connectTo(`127.0.0.1:${server.port}`, request);
 }
 
 test("A client that sends all of its request before it reads gets the refusal.", async () => {
@@ -41,6 +43,23 @@ test("A request whose rest does not come is not waited for.", async () => {
     await new Promise(setImmediate);
   }
   await client.closed;
+});
+
+test("Connections that are refused, and that their clients leave open, give way to others.", async () => {
+  const limits = { maxConnections: 10, maxConnectionsPerIdentity: 1 };
+  const served = await serveWeb("1.1", {}, { server: { limits } });
+  const first = connection(served, putOf("a"));
+  await first.until(/"version":"1"/);
+  for (let i = 0; i < 30; i++) {
+    const address = { port: served.server.port, host: "127.0.0.1" };
+    const refused = createConnection({ ...address, allowHalfOpen: true });
+    onTestFinished(() => void refused.destroy());
+    refused.on("error", () => {}).write(putOf("a"));
+    expect(await text(refused)).toMatch(/^HTTP\/1\.1 429 [\s\S]*\r\nconnection: close\r\n/i);
+    expect(served.server.connections).toBe(Math.min(i + 2, 10));
+  }
+  first.socket.write(putOf("a"));
+  await first.until(/"version":"2"/);
 });
 
 test("A response is sent whole if another request arrives while its connection ends.", async () => {

@@ -75,9 +75,9 @@ export async function startService(
       status: new ProcessStatus(0, clock, () => main.parts(), options?.problems),
       checks: () => checksOf(main, workers),
     });
-    const status = new StatusPages(source, clock, logger);
     const backup = backupPageOf(main);
     const live = livePagesOf(main, workers);
+    const status = new StatusPages(source, clock, logger, live !== undefined);
     const pages = { status, backup, live, others: main.etcdPages, logLevel: options?.level };
     const admin = await openAdmin(main, workers, pages);
     // Also loads what its file has: meanwhile /livez responds.

@@ -6,16 +6,15 @@ import {
   type ServerResponse,
 } from "node:http";
 import { createServer as createTlsServer, Server as TlsServer } from "node:https";
-import { type AddressInfo, isIP } from "node:net";
+import type { AddressInfo } from "node:net";
 import { createSecureContext, type TLSSocket } from "node:tls";
 import type { Logger } from "pino";
 import type { KeyPair } from "../../base/certificate-store.ts";
 import { systemClock } from "../../base/clock.ts";
-import { isLocalHost } from "../../identity/peer.ts";
-import type { StaticTokens } from "../../identity/token-file.ts";
 import { peerNameOf } from "../http2/peer.ts";
 import { HandshakeFailures } from "../limits/handshake-failures.ts";
 import { type Http1Page, type Http1Pages, sendPage } from "../listener/http1.ts";
+import { type AccessOptions, accessRefusal, groupRefusal } from "./admin-access.ts";
 import { IdleConnections, PipelinedRequests } from "./admin-connections.ts";
 
 /** A response that is sent as it arises. */
@@ -70,12 +69,9 @@ export interface LogLevelControl {
   set(level: string): boolean;
 }
 
-export interface AdminOptions {
-  readonly listen: { readonly host: string; readonly port: number };
+export interface AdminOptions extends AccessOptions {
   /** The certificate and its key. Undefined: plain text. */
   readonly tls?: KeyPair | undefined;
-  /** What a request needs for more than the status of `/livez` and `/readyz`. Undefined: no token is needed. */
-  readonly tokens?: Pick<StaticTokens, "find"> | undefined;
   readonly readiness: () => readonly ReadinessCheck[];
   readonly metrics: MetricsSource;
   readonly logger: Logger;
@@ -281,7 +277,7 @@ function liveCall(
   const isCall = path.startsWith("/watchfanout.") && request.method === "POST";
   if (!isCall || live?.has(path) !== true) return undefined;
   // The refusal is that of all requests.
-  if (!hasToken(request, options) || mayBeRebound(request, options)) return undefined;
+  if (accessRefusal(request, options, true) !== undefined) return undefined;
   return live.call(path, request, response) ?? "served";
 }
 
@@ -305,19 +301,9 @@ async function responseTo(
   const isOfBrowsers = options.status?.has(path) === true || options.live?.has(path) === true;
   const all: readonly (AdminPages | undefined)[] = [options.status, options.backup, options.live];
   const pages = all.find((each) => each?.has(path) === true);
-  const isAuthorized = hasToken(request, options);
-  const isRebound = mayBeRebound(request, options);
+  const refusal = accessRefusal(request, options, isOfBrowsers);
   const isProbe = path === "/livez" || path === "/readyz";
-  if (!isAuthorized && !isProbe) {
-    // With Basic, browsers ask for a password, and send it with all requests of the page.
-    const headers = { "www-authenticate": isOfBrowsers ? "Basic realm=watch-fanout" : "Bearer" };
-    return { status: 401, body: "Send a token of --admin-token-file.\n", headers };
-  }
-  if (isRebound && !isProbe) {
-    const body =
-      "Use the address of this port, or localhost, as the host, or set --admin-token-file.\n";
-    return { status: 403, body };
-  }
+  if (refusal !== undefined && !isProbe) return refusal;
   if (path === "/log-level" && options.logLevel !== undefined) {
     return logLevelPage(request.method, body, options.logLevel);
   }
@@ -330,11 +316,10 @@ async function responseTo(
     return { status: 405, body: `${path} supports GET and HEAD only.\n`, headers };
   }
   if (other !== undefined) return other(query);
-  if (pages?.group !== undefined && !isInGroup(request, options, pages.group)) {
-    const body = `The token needs the group ${pages.group}: sha256:HEX NAME,${pages.group} in --admin-token-file.\n`;
-    return { status: 403, body };
-  }
   if (pages !== undefined) {
+    const { group } = pages;
+    const ofGroup = group === undefined ? undefined : groupRefusal(request, options, group);
+    if (ofGroup !== undefined) return ofGroup;
     const result = await pages.respond(path, query);
     if (request.method !== "HEAD" || !("begin" in result)) return result;
     return { status: 200, body: "", contentType: result.contentType };
@@ -343,41 +328,11 @@ async function responseTo(
   if (path === "/readyz") {
     const checks = options.readiness();
     // The names of resources and the errors of etcd are not public.
-    if (!isAuthorized || isRebound) return readinessStatus(checks);
+    if (refusal !== undefined) return readinessStatus(checks);
     return readiness(checks, new URLSearchParams(query).has("verbose"));
   }
   const { contentType } = options.metrics;
   return { status: 200, body: await options.metrics.render(), contentType };
-}
-
-/**
- * Whether a page of another site may have sent the request, from a browser on this machine, by binding its own name to the
- * loopback address (DNS rebinding). Such a request has that name as its host. A token would be unknown to the page.
- */
-function mayBeRebound({ headers }: IncomingMessage, { listen, tokens }: AdminOptions): boolean {
-  // Browsers always send a host; HTTP/1.0 does not require one.
-  if (tokens !== undefined || !isLocalHost(listen.host) || headers.host === undefined) return false;
-  const [, name = ""] = /^\[?(.*?)\]?(?::\d*)?$/.exec(headers.host) ?? [];
-  return name !== "localhost" && isIP(name) === 0;
-}
-
-function hasToken({ headers }: IncomingMessage, { tokens }: AdminOptions): boolean {
-  if (tokens === undefined) return true;
-  return tokens.find(tokenOf(headers.authorization ?? "")) !== undefined;
-}
-
-function isInGroup({ headers }: IncomingMessage, { tokens }: AdminOptions, group: string): boolean {
-  if (tokens === undefined) return true;
-  return tokens.find(tokenOf(headers.authorization ?? ""))?.groups.includes(group) === true;
-}
-
-/** The bearer token, or the password of Basic; empty if there is neither. */
-function tokenOf(authorization: string): string {
-  const [, token] = /^bearer +([\x21-\x7e]+)$/i.exec(authorization) ?? [];
-  if (token !== undefined) return token;
-  const [, basic = ""] = /^basic +([a-z0-9+/]+=*)$/i.exec(authorization) ?? [];
-  const [, password = ""] = /^[^:]*:(.*)$/.exec(Buffer.from(basic, "base64").toString()) ?? [];
-  return password;
 }
 
 function readinessStatus(checks: readonly ReadinessCheck[]): Http1Page {

@@ -28,6 +28,12 @@ export function tooLarge(size: number | "more", maxBytes: number): WireStatus {
   return refused(status.RESOURCE_EXHAUSTED, details, "VALUE_TOO_LARGE");
 }
 
+/** A request that ended within a message. `size`: the message's, in bytes, with its prefix. */
+export function incomplete(length: number, size: number): WireStatus {
+  const details = `Received no whole request message: ${length} of ${size} bytes`;
+  return refused(status.INVALID_ARGUMENT, details, "INVALID_REQUEST");
+}
+
 /** The status of a call that ends for a reason. `limit` is the bound that was reached, for programs. */
 function ended(reason: Reason, message: string, limit?: number): WireStatus {
   const options = limit === undefined ? {} : { metadata: { limit: String(limit) } };

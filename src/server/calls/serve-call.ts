@@ -88,8 +88,9 @@ function mayConnect({ callerLimits }: ServiceContext, call: ServerCall): boolean
   const { owner } = call;
   const refusal = callerLimits.connectionRefusal(owner);
   if (refusal !== undefined) {
-    call.end(statusOf(refusal));
+    // First, so that the response by HTTP/1 says that it is the last one.
     call.closeConnection();
+    call.end(statusOf(refusal));
     return false;
   }
   const cancelling = callerLimits.cancelRefusal(owner.caller);

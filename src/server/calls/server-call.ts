@@ -1,4 +1,5 @@
 import type { Readable } from "node:stream";
+import type { status } from "@grpc/grpc-js";
 import type { Identity } from "../../identity/identity.ts";
 import type { FrameParts } from "../../wire/encode.ts";
 import type { Encoding } from "../../wire/encoding.ts";
@@ -98,6 +99,8 @@ export interface RequestBody {
   readonly isBare?: boolean;
   /** Maximum size of a message, in bytes. Default: that of the method. */
   readonly maxBytes?: number;
+  /** The code of a message that can't be inflated. Default: INTERNAL, that of gRPC. */
+  readonly corruptCode?: status | undefined;
 }
 
 /**

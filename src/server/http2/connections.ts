@@ -119,7 +119,8 @@ export class Connections {
     if (connection.calls === 1) this.#byHost.setIdle(connection, false);
     return () => {
       connection.calls--;
-      if (connection.calls === 0) this.#byHost.setIdle(connection, true);
+      if (connection.calls > 0) return;
+      this.#byHost.setIdle(connection, true, connection.session?.closed);
     };
   }
 
@@ -218,11 +219,15 @@ export class HostConnections<T extends HostConnection> {
     this.#countIdle(connection, false);
   }
 
-  /** A connection has calls from now on, or none any more. No effect if it is not here. */
-  setIdle(connection: T, isIdle: boolean): void {
+  /**
+   * A connection has calls from now on, or none any more. `isEnding`: it takes no further ones, and makes room before all others
+   * of its host. No effect if it is not here.
+   */
+  setIdle(connection: T, isIdle: boolean, isEnding: boolean = false): void {
     const place = this.#places.get(connection);
     if (place === undefined) return;
-    place.reservation.since = isIdle ? ++this.#changes : busy + place.number;
+    const idleSince = isEnding ? 0 : ++this.#changes;
+    place.reservation.since = isIdle ? idleSince : busy + place.number;
     this.#countIdle(connection, isIdle);
   }
 

@@ -7,6 +7,7 @@ import { BareMessageReader, MessageReader } from "../../wire/message-reader.ts";
 
 import {
   drainingUnread,
+  incomplete,
   outOfRequestRoom,
   refused,
   tookTooLong,
@@ -17,7 +18,7 @@ import type { RequestBody, ServerCall } from "../calls/server-call.ts";
 import type { ServiceContext } from "../calls/service-context.ts";
 import type { Reservation } from "../kernel/ledger.ts";
 import type { Caller } from "../limits/callers.ts";
-import { Inflater } from "./inflater.ts";
+import { Inflater, type Inflation } from "./inflater.ts";
 
 /**
  * Charged for a call whose request has not arrived completely, in bytes, in addition to what has arrived. In memory a
@@ -63,7 +64,7 @@ export class IncomingRequests {
 
   /** Reads the request of a call, and passes it to `onRequest`, unless the call has ended by then. */
   read(
-    { stream, encoding, isBare = false, maxBytes }: RequestBody,
+    { stream, encoding, isBare = false, maxBytes, corruptCode }: RequestBody,
     call: ReadCall,
     onRequest: (message: Buffer) => void,
   ): void {
@@ -91,7 +92,7 @@ export class IncomingRequests {
       stopReading();
       if (fault !== undefined) this.#refuse(call, fault);
       else if (isCompressed)
-        this.#inflate(call, message, { encoding, maxBytes: maxRequestBytes }, finish);
+        this.#inflate(call, message, { encoding, maxBytes: maxRequestBytes, corruptCode }, finish);
       else finish(message);
     };
     const stopReading = (): void => {
@@ -116,19 +117,18 @@ export class IncomingRequests {
   #inflate(
     call: ReadCall,
     message: Buffer,
-    { encoding, maxBytes }: { readonly encoding: string; readonly maxBytes: number },
+    bounds: Pick<Inflation, "encoding" | "maxBytes" | "corruptCode">,
     finish: (message: Buffer) => void,
   ): void {
     this.#hold(call, message.length);
     const incoming = this.#incoming.get(call);
     if (incoming === undefined) return;
     incoming.stopInflating = this.inflater.add({
+      ...bounds,
       owner: call.connection,
-      encoding,
       message,
-      maxBytes,
       onTurn: () => {
-        this.#hold(call, message.length + maxBytes);
+        this.#hold(call, message.length + bounds.maxBytes);
         return this.#incoming.has(call);
       },
       onInflated: finish,
@@ -238,10 +238,7 @@ function faultOf({
   isWhole,
 }: MessageReader | BareMessageReader): WireStatus | undefined {
   if (length === 0) return notOne("Received no request message");
-  if (!isWhole) {
-    const parts = `${length} of ${prefixSize + size} bytes`;
-    return notOne(`Received no whole request message: ${parts}`);
-  }
+  if (!isWhole) return incomplete(length, prefixSize + size);
   return received === size ? undefined : notOne("Received a second request message");
 }
 

@@ -36,6 +36,8 @@ export interface Inflation {
   readonly message: Buffer;
   /** Maximum size of the inflated message, in bytes. */
   readonly maxBytes: number;
+  /** See `RequestBody`. */
+  readonly corruptCode?: status | undefined;
   /** Called just before it is inflated. Returns false to skip it. */
   readonly onTurn: () => boolean;
   readonly onInflated: (message: Buffer) => void;
@@ -69,7 +71,7 @@ export class Inflater {
   }
 
   #inflate(inflation: Inflation, decompress: Decompress): void {
-    const { owner, message, maxBytes } = inflation;
+    const { owner, message, maxBytes, corruptCode = status.INTERNAL } = inflation;
     if (!inflation.onTurn()) {
       this.#gate.leave(owner);
       return;
@@ -78,7 +80,7 @@ export class Inflater {
     decompress(message, options, (error, inflated) => {
       try {
         if (error === null) inflation.onInflated(inflated);
-        else inflation.onRefused(refusalOf(error, maxBytes));
+        else inflation.onRefused(refusalOf(error, maxBytes, corruptCode));
       } finally {
         this.#gate.leave(owner);
       }
@@ -91,7 +93,7 @@ function stepBytesOf({ length }: Buffer): number {
   return Math.min(most, Math.max(least, perMessageByte * length));
 }
 
-function refusalOf(error: Error, maxBytes: number): WireStatus {
+function refusalOf(error: Error, maxBytes: number, corruptCode: status): WireStatus {
   if ("code" in error && error.code === "ERR_BUFFER_TOO_LARGE") return tooLarge("more", maxBytes);
-  return refused(status.INTERNAL, "Failed to decompress message", "INVALID_REQUEST");
+  return refused(corruptCode, "Failed to decompress message", "INVALID_REQUEST");
 }

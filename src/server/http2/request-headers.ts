@@ -9,6 +9,9 @@ import { ownText, textBytes } from "../../base/text-memory.ts";
  */
 export const maxHeaderBytes = 16 * 1024;
 
+/** What HTTP/2 counts for each header beside its text, in bytes. */
+export const headerOverhead = 32;
+
 /** A host name has at most 253 characters. */
 const maxAuthority = 512;
 
@@ -66,7 +69,7 @@ export function encodingOf(headers: IncomingHttpHeaders): string {
 /** Size of a call's headers as HTTP/2 counts it, in bytes: names, values, and 32 for each header. */
 export function headerBytes(headers: IncomingHttpHeaders): number {
   let bytes = 0;
-  for (const name in headers) bytes += name.length + (headers[name]?.length ?? 0) + 32;
+  for (const name in headers) bytes += name.length + (headers[name]?.length ?? 0) + headerOverhead;
   return bytes;
 }
 

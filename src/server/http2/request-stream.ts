@@ -1,10 +1,11 @@
 import type { Readable } from "node:stream";
-import { status } from "@grpc/grpc-js";
+import type { status } from "@grpc/grpc-js";
 import { waitFor } from "../../base/wait.ts";
+import { prefixSize } from "../../wire/encode.ts";
 import type { WireStatus } from "../../wire/errors.ts";
 import { MessageReader } from "../../wire/message-reader.ts";
 
-import { outOfRequestRoom, refused, tookTooLong, tooLarge } from "../calls/refusals.ts";
+import { incomplete, outOfRequestRoom, tookTooLong, tooLarge } from "../calls/refusals.ts";
 import { RefusedRequest, type ServerCall } from "../calls/server-call.ts";
 import type { ServiceContext } from "../calls/service-context.ts";
 import type { Reservation } from "../kernel/ledger.ts";
@@ -18,6 +19,8 @@ export interface RequestStreamOptions {
   readonly inflater: Inflater;
   /** The largest request, in bytes. */
   readonly maxBytes: number;
+  /** See `RequestBody`. */
+  readonly corruptCode: status | undefined;
   /** See `BidiMethod`. */
   readonly mayIdle: boolean;
 }
@@ -86,9 +89,9 @@ export class RequestStream {
     if (size > maxBytes) throw new RefusedRequest(tooLarge(size, maxBytes));
     const message = messages.next();
     if (message !== undefined) return isCompressed ? this.#inflate(message) : message;
-    if (messages.bytes.length === 0) return undefined;
-    const details = "Received no whole request message";
-    throw new RefusedRequest(refused(status.UNIMPLEMENTED, details, "INVALID_REQUEST"));
+    const { length } = messages.bytes;
+    if (length === 0) return undefined;
+    throw new RefusedRequest(incomplete(length, prefixSize + size));
   }
 
   /** Whether `next` need not wait. */
@@ -134,7 +137,7 @@ export class RequestStream {
   }
 
   #inflate(message: Buffer): Promise<Buffer> {
-    const { encoding, inflater, maxBytes } = this.#options;
+    const { encoding, inflater, maxBytes, corruptCode } = this.#options;
     this.#chargeReceived(message.length + maxBytes + windowBytes);
     return new Promise((resolve, reject) => {
       const onRefused = (why: WireStatus): void => reject(new RefusedRequest(why));
@@ -143,6 +146,7 @@ export class RequestStream {
         encoding,
         message,
         maxBytes,
+        corruptCode,
         onTurn: () => true,
         onInflated: resolve,
         onRefused,

@@ -3,6 +3,7 @@ import type { Socket } from "node:net";
 import type { Logger } from "pino";
 import type { Clock } from "../../base/clock.ts";
 import { Http1Connection } from "../http1/http1-connection.ts";
+import { headerOverhead, maxHeaderBytes } from "../http2/request-headers.ts";
 import type { Ledger } from "../kernel/ledger.ts";
 
 /** A response to a request of HTTP/1. */
@@ -47,8 +48,15 @@ export interface Http1Door {
 
 const ignore = (): void => {};
 
-/** Maximum size of the headers of a request, in bytes. */
-const maxHeaderBytes = 8 * 1024;
+/**
+ * Whether the headers of a request exceed the bound of HTTP/2, counted in the same way: Node.js counts no more than their text,
+ * and drops those beyond 2,000 without an error. So many are always above this bound.
+ */
+function exceedsHeaderLimit({ rawHeaders }: IncomingMessage): boolean {
+  // Names and values alternate.
+  const bytes = rawHeaders.reduce((sum, { length }) => sum + length + headerOverhead / 2, 0);
+  return bytes > maxHeaderBytes;
+}
 
 /**
  * Answers probes that speak HTTP/1 to a gRPC port, and passes requests to the door that takes them. After a page its
@@ -80,7 +88,10 @@ export class Http1Responder {
     const respond = (request: IncomingMessage, response: ServerResponse<IncomingMessage>): void => {
       const connection = this.#connections.get(request.socket);
       if (connection === undefined) makePage(request, response);
-      else if (door?.opened(connection, request, response) !== true) {
+      else if (
+        exceedsHeaderLimit(request) ||
+        door?.opened(connection, request, response) !== true
+      ) {
         connection.add(response, () => makePage(request, response));
       }
     };
@@ -107,7 +118,12 @@ export class Http1Responder {
     sendPage(response, { ...page, headers: { ...page.headers, connection: "close" } });
   }
 
-  async #pageOf({ url = "", method }: IncomingMessage): Promise<Http1Page> {
+  async #pageOf(request: IncomingMessage): Promise<Http1Page> {
+    const { url = "", method } = request;
+    if (exceedsHeaderLimit(request)) {
+      const bound = `${maxHeaderBytes} bytes, with ${headerOverhead} for each`;
+      return { status: 431, body: `The headers of a request may have ${bound}.\n` };
+    }
     const { pathname: path = "", search = "" } = URL.parse(url, "http://localhost") ?? {};
     const page = this.#pages.get(path);
     if (page === undefined) {

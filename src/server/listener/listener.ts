@@ -55,7 +55,7 @@ export interface ListenerOptions {
   readonly listener: AcceptedListener;
 }
 
-/** A stream that fails also closes, and "close" has a listener. Without a listener an error would end the process. */
+/** What fails also closes, and "close" has a listener. Without a listener an error would end the process. */
 const ignore = (): void => {};
 
 /** The most that Node.js takes. */
@@ -211,6 +211,7 @@ export class Listener {
     const acceptedAt = connections.begun(session, socket);
     if (acceptedAt !== undefined) listener.begun(session, acceptedAt);
     new SessionUpkeep(session, this.#upkeep);
+    session.on("error", ignore);
     session.on("stream", (stream, headers) => {
       // At once: it may have been reset already.
       stream.on("error", ignore);

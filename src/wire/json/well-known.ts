@@ -12,6 +12,9 @@ const isDuration = (type: Message): boolean =>
 const isFieldMask = (type: Message): boolean =>
   type.package === "google.protobuf" && type.name === "FieldMask";
 
+/** Maximum length of a field mask, in characters: it is converted in one step, which takes 0.2 us for each path or capital. */
+const maxMaskLength = 64 * 1024;
+
 /**
  * The fields of a message that JSON has another form for, as an object; other values as they are. A field mask may also be an
  * object, whose paths may have capitals. Throws InvalidJson.
@@ -20,6 +23,9 @@ export function wellKnownValue(type: Message, given: unknown): unknown {
   if (typeof given !== "string") return given;
   if (isDuration(type)) return durationIn(given);
   if (!isFieldMask(type)) return given;
+  if (given.length > maxMaskLength) {
+    throw new InvalidJson(`the field mask has ${given.length} characters, above ${maxMaskLength}`);
+  }
   const paths = given === "" ? [] : given.split(",");
   return { paths: paths.map((path) => path.replace(/[A-Z]/g, (c) => `_${c.toLowerCase()}`)) };
 }

@@ -8,7 +8,9 @@ import { liveRefusal } from "../../../src/cli/serve/main-process.ts";
 import { parseTokenFile, StaticTokens, tokenDigest } from "../../../src/identity/token-file.ts";
 import { startAdmin } from "../../../src/server/admin/admin.ts";
 import { LivePages } from "../../../src/server/admin/live/live-pages.ts";
+import { StatusPages } from "../../../src/server/admin/status/status-pages.ts";
 import { listWatchMethods, writeMethods } from "../../../src/wire/methods.ts";
+import { FakeClock } from "../../fake-clock.ts";
 
 const { path } = listWatchMethods.List;
 
@@ -182,3 +184,21 @@ test("A service that requires client certificates has no live page, and one that
   expect(said("require")).toContain("Set --tls-client-auth request with a --policy");
   expect([said("request"), said("off")]).toEqual([undefined, undefined]);
 });
+
+test.each([
+  [true, 1],
+  [false, 0],
+])("The status page links to it if it exists: %s.", async (hasLivePage, links) => {
+  const clock = new FakeClock();
+  const source = { overview: neverAsked, streams: neverAsked };
+  const status = new StatusPages(source, clock, pino({ level: "silent" }), hasLivePage);
+  onTestFinished(() => status.close());
+  const page = await status.respond("/", "");
+  if ("begin" in page) throw new Error("It is a page.");
+  expect(page.body.match(/href="\/live"|live objects/g) ?? []).toHaveLength(2 * links);
+  expect(page.body).toContain('<footer>\n      <a href="/');
+});
+
+function neverAsked(): Promise<never> {
+  throw new Error("The page itself has no data.");
+}

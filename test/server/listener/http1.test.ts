@@ -178,7 +178,7 @@ describe("A server with pages for HTTP/1", () => {
   test("closes connections that send too little, or too much, or get no page in time", async () => {
     const served = await serve({ limits: { handshakeMs: 1_000 } });
     const port = served.server.port;
-    const tooMuch = `GET /health HTTP/1.1\r\nA: ${"a".repeat(10_000)}\r\n\r\n`;
+    const tooMuch = `GET /health HTTP/1.1\r\nA: ${"a".repeat(20_000)}\r\n\r\n`;
     expect(await send(port, tooMuch).all).toMatch(/^HTTP\/1\.1 431 /);
     const slow = [
       send(port),

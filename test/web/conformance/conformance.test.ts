@@ -14,14 +14,6 @@ const suite = "connectrpc.com/conformance";
 const version = "v1.0.7";
 
 /**
- * What fails. A stream of requests that ends within a message has UNIMPLEMENTED, as gRPC's libraries have it; the suite expects
- * INVALID_ARGUMENT or INTERNAL.
- */
-const knownToFail = ["incomplete-message", "incomplete-message-prefix"].map(
-  (name) => `**/client-stream/${name}`,
-);
-
-/**
  * What may fail on a busy machine: the client's own deadline passes between the headers and the body of the response with
  * DEADLINE_EXCEEDED, which arrive one after the other, and the suite finds a body without JSON.
  */
@@ -52,7 +44,6 @@ test.skipIf(process.env["CONFORMANCE"] === undefined)(
     const output = await run(join(folder, "connectconformance"), [
       ...["--conf", join(import.meta.dirname, "config.yaml"), "--mode", "server"],
       ...["--max-servers", "1", "--parallel", "4"],
-      ...knownToFail.flatMap((pattern) => ["--known-failing", pattern]),
       ...["--known-flaky", knownToBeFlaky],
       ...["--", process.execPath, "--disable-warning=ExperimentalWarning"],
       ...[join(import.meta.dirname, "server.ts"), descriptors],

@@ -34,11 +34,15 @@ interface StatusPage {
 }
 
 /** Reads the page from its files. */
-function loadStatusPage(): StatusPage {
+function loadStatusPage(hasLivePage: boolean): StatusPage {
   const css = contentOf("status.css") + contentOf("overview.css");
+  // A function, since a text may contain the special patterns of `replace`.
+  const html = contentOf("status.html").replace(
+    /<style>.*<\/style>/s,
+    () => `<style>${css}</style>`,
+  );
   return {
-    // A function, since a text may contain the special patterns of `replace`.
-    html: contentOf("status.html").replace(/<style>.*<\/style>/s, () => `<style>${css}</style>`),
+    html: hasLivePage ? html : html.replace(/<a href="\/live">.*?<\/a> /, ""),
     scripts: new Map(scriptPaths.map((path) => [path, contentOf(path.slice("/status/".length))])),
     contentSecurityPolicy: [
       "default-src 'none'",
@@ -82,10 +86,13 @@ export class StatusPages implements AdminPages {
   readonly #overview: ResponseCache;
   readonly #streams: ResponseCache;
   readonly #viewers: Viewers;
+  readonly #hasLivePage: boolean;
   #page: StatusPage | undefined;
 
-  constructor(source: StatusSource, clock: Clock, logger: Logger) {
+  /** `hasLivePage`: the port also has a live page, which the status page links to. */
+  constructor(source: StatusSource, clock: Clock, logger: Logger, hasLivePage: boolean) {
     this.#source = source;
+    this.#hasLivePage = hasLivePage;
     this.#logger = logger;
     this.#overview = new ResponseCache(clock);
     this.#streams = new ResponseCache(clock);
@@ -111,13 +118,13 @@ export class StatusPages implements AdminPages {
   }
 
   #script(path: string): Http1Page {
-    this.#page ??= loadStatusPage();
+    this.#page ??= loadStatusPage(this.#hasLivePage);
     const body = this.#page.scripts.get(path) ?? "";
     return { status: 200, body, contentType: "text/javascript; charset=utf-8" };
   }
 
   #html(): Http1Page {
-    this.#page ??= loadStatusPage();
+    this.#page ??= loadStatusPage(this.#hasLivePage);
     const { html, contentSecurityPolicy } = this.#page;
     return {
       ...{ status: 200, body: html, contentType: "text/html; charset=utf-8" },
