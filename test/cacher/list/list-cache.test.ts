@@ -154,13 +154,13 @@ describe("The chunks of a list", () => {
     });
     const lists = new ListCache(world.cache, world.kept, { bytes: Infinity, scanned: 1_000 });
     const state = world.cache.state.snapshot();
-    const after = (key?: string) => lists.open(counting).chunk(key, 2_000, state);
-    const { last } = finish(after());
-    const one = after(last);
+    const follow = (key?: string) => lists.open(counting).chunk(key, 2_000, state);
+    const { last } = finish(follow());
+    const one = follow(last);
     expect(one.next().done).toBe(false);
     for (let i = 0; i < 2; i++) world.kept.expire();
     expect([world.kept.bytes, lists.size]).toEqual([0, 1]);
-    const other = after(last);
+    const other = follow(last);
     expect(finish(other)).toBe(finish(one));
     expect(looked).toBe(2_000);
   });
