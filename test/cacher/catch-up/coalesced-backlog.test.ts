@@ -216,6 +216,23 @@ describe("What a backlog delivers", () => {
     expect(backlog.finish(waiting)?.batch.revision).toBe(13);
   });
 
+  it("is not made while no watcher has requested it", () => {
+    const { clock, backlogs, begin, write } = worldWith(10);
+    const waiting = reader();
+    const backlog = backlogs.hold(everything, begin, waiting);
+    backlog.catchUp();
+    clock.runImmediates();
+    write(1);
+    expect(backlog.finish(waiting)?.batch.revision).toBe(12);
+  });
+
+  it("is atomic", () => {
+    const { backlogs, begin } = worldWith(10);
+    const waiting = reader();
+    const batch = backlogs.hold(everything, begin, waiting).finish(waiting)?.batch;
+    expect(batch?.chunk(0)).toMatchObject({ isAtomic: true, revision: 11 });
+  });
+
   it("is announced to a reader once", () => {
     const { clock, backlogs, begin, write } = worldWith(20_000);
     const waiting = reader();

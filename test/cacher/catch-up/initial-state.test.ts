@@ -249,6 +249,41 @@ describe("An initial state from a snapshot", () => {
     expect(seen.map((event) => event.object.key)).toEqual(keys);
   });
 
+  it("is kept for its reader although none is kept for later ones", () => {
+    const world = new World(objects("a", "b"), one);
+    const state = world.begin();
+    world.cache.apply(new WatchBatch(10, [event("MODIFIED", "b", 10)]));
+    expect(world.retained.stats().bytes).toBeGreaterThan(0);
+    world.retained.enforceLimits();
+    expect([...world.notified, ...chunks(state)]).toEqual(["a …", "b →9"]);
+  });
+
+  it("is that of its own history after a relist at the same revision", () => {
+    const world = new World(objects("a", "b"), 1_000);
+    const older = world.begin();
+    world.cache.replace(objects("c"), 9);
+    expect(chunks(world.begin())).toEqual(["c →9"]);
+    expect(chunks(older)).toEqual(["a b →9"]);
+  });
+
+  it("shares the chunks that a newer one has built since those of its list were evicted", () => {
+    const world = new World(objects("a", "b", "c"), one);
+    const older = world.begin();
+    chunk(older);
+    for (let i = 0; i < 2; i++) world.chunkCache.expire();
+    const newer = world.begin();
+    read(newer);
+    expect(read(older)).toBe(read(newer));
+  });
+
+  it("is large if it has several chunks, also after the last one is taken", () => {
+    const world = new World(objects("a", "b"), one);
+    const snapshot = world.snapshot();
+    expect(chunks(world.begin(snapshot))).toEqual(["a …", "b →9"]);
+    chunks(world.begin(snapshot));
+    expect(snapshot.isLarge).toBe(true);
+  });
+
   it("is built again for a reader that comes after its chunks were evicted", () => {
     const large = "x".repeat(1024 * 1024);
     const keys = Array.from({ length: 40 }, (_, i) => `k${10 + i}`);
