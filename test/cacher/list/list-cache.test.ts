@@ -145,8 +145,8 @@ describe("The chunks of a list", () => {
 
   it("are made once also if all others of their list are evicted meanwhile", () => {
     const world = new World(0);
-    const objects = Array.from({ length: 2_000 }, (_, i) => object(`k${1_000 + i}`, i + 1));
-    world.cache.replace(objects, 2_000);
+    const objects = Array.from({ length: 3_000 }, (_, i) => object(`k${1_000 + i}`, i + 1));
+    world.cache.replace(objects, 3_000);
     let looked = 0;
     const counting = filterOf("", () => {
       looked++;
@@ -154,15 +154,32 @@ describe("The chunks of a list", () => {
     });
     const lists = new ListCache(world.cache, world.kept, { bytes: Infinity, scanned: 1_000 });
     const state = world.cache.state.snapshot();
-    const follow = (key?: string) => lists.open(counting).chunk(key, 2_000, state);
-    const { last } = finish(follow());
+    const follow = (key?: string) => lists.open(counting).chunk(key, 3_000, state);
+    const first = finish(follow());
+    const { last } = finish(follow(first.last));
     const one = follow(last);
     expect(one.next().done).toBe(false);
-    for (let i = 0; i < 2; i++) world.kept.expire();
-    expect([world.kept.bytes, lists.size]).toEqual([0, 1]);
+    // The second one is still used, and then is not.
+    for (let i = 0; i < 3; i++) {
+      world.kept.expire();
+      if (i === 0) finish(follow(first.last));
+      expect(lists.size).toBe(1);
+    }
+    expect(world.kept.bytes).toBe(0);
     const other = follow(last);
     expect(finish(other)).toBe(finish(one));
-    expect(looked).toBe(2_000);
+    expect(looked).toBe(3_000);
+  });
+
+  it("leave no list behind if the reader that makes its only one gives up", () => {
+    const world = new World(0);
+    const objects = Array.from({ length: 1_000 }, (_, i) => object(`k${1_000 + i}`, i + 1));
+    world.cache.replace(objects, 1_000);
+    const list = world.lists.open(filterOf("", () => true));
+    const work = list.chunk(undefined, 1_000, world.cache.state.snapshot());
+    expect([work.next().done, world.lists.size]).toEqual([false, 1]);
+    work.return(undefined as never);
+    expect(world.lists.size).toBe(0);
   });
 
   it("keep their revision if an object is written while they are made", () => {
