@@ -221,6 +221,8 @@ describe("An initial state from a snapshot", () => {
     // It has the chunk even if it is no longer shared.
     for (let i = 0; i < 2; i++) world.chunkCache.expire();
     expect(chunks(state)).toHaveLength(2);
+    clock.runImmediates();
+    expect(notified).toEqual([undefined]);
   });
 
   it("delivers no chunk twice if another watcher built it first", () => {
