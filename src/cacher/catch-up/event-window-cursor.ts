@@ -83,7 +83,6 @@ export class EventWindowCursor implements WatchSource {
   }
 
   checkWindow(): void {
-    if (this.#watcher.state === "ended") return;
     const { bounds, cache } = this.#context;
     const { eventWindow } = cache;
     if (eventWindow.covers(this.#cursor)) return;

@@ -104,8 +104,7 @@ function batchOf(chunk: ListChunk): WatchBatch {
 }
 
 /** The last chunk with the revision that closes the state. */
-function closingOf(chunk: ListChunk, { revision, closing }: StateSnapshot): WatchBatch {
-  if (chunk.items.length === 0) return closing;
+function closingOf(chunk: ListChunk, { revision }: StateSnapshot): WatchBatch {
   if (chunk.batch?.revision !== revision) {
     chunk.batch = new WatchBatch(revision, added(chunk), true);
   }

@@ -17,9 +17,9 @@ const maxEventsBetween = 1_000;
 
 /** The cache that holds a list while the list has chunks. */
 interface ListRegistry {
-  /** The list has a chunk, or makes one. Idempotent. */
+  /** The list begins to make a chunk. Idempotent. */
   used(list: CachedList): void;
-  /** The list has no chunk any more. Idempotent. */
+  /** The list has no chunk any more, and makes none. Idempotent. */
   unused(list: CachedList): void;
 }
 
@@ -114,7 +114,6 @@ export class CachedList {
 
   /** Adds a chunk. For ChunkCache. */
   set(at: string, chunk: CachedChunk): void {
-    this.#registry.used(this);
     const before = this.#chunks.get(at);
     if (chunk.until !== Infinity) {
       this.#addPast(chunk);
@@ -159,7 +158,7 @@ export class CachedList {
     let making = this.#making.get(name);
     if (making === undefined) {
       const end = this.#starts[this.#indexOf(start) + 1];
-      const objects = state.objectsIn(this.filter.scope, start === "" ? undefined : start);
+      const objects = state.objectsIn(this.filter.scope, start);
       const work = this.#cacheMade(
         start,
         revision,

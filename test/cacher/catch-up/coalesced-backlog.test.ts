@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 import type { WatchFanoutError } from "../../../src/base/errors.ts";
 import { Turns } from "../../../src/base/turns.ts";
 import { CoalescedBacklogs } from "../../../src/cacher/catch-up/coalesced-backlogs.ts";
+import { CoalescedBatch } from "../../../src/cacher/catch-up/coalesced-batch.ts";
 import { Dispatcher } from "../../../src/cacher/dispatch/dispatcher.ts";
 import { defaultWatcherBounds } from "../../../src/cacher/dispatch/watcher-bounds.ts";
 import { ChunkCache } from "../../../src/cacher/state/chunk-cache.ts";
@@ -215,6 +216,23 @@ describe("What a backlog delivers", () => {
     expect(backlog.finish(waiting)?.batch.revision).toBe(13);
   });
 
+  it("is not made while no watcher has requested it", () => {
+    const { clock, backlogs, begin, write } = worldWith(10);
+    const waiting = reader();
+    const backlog = backlogs.hold(everything, begin, waiting);
+    backlog.catchUp();
+    clock.runImmediates();
+    write(1);
+    expect(backlog.finish(waiting)?.batch.revision).toBe(12);
+  });
+
+  it("is atomic", () => {
+    const { backlogs, begin } = worldWith(10);
+    const waiting = reader();
+    const batch = backlogs.hold(everything, begin, waiting).finish(waiting)?.batch;
+    expect(batch?.chunk(0)).toMatchObject({ isAtomic: true, revision: 11 });
+  });
+
   it("is announced to a reader once", () => {
     const { clock, backlogs, begin, write } = worldWith(20_000);
     const waiting = reader();
@@ -288,6 +306,38 @@ describe("All coalesced backlogs together", () => {
     expect(errors).toHaveLength(ended);
     for (const { reason } of errors) expect(reason).toBe("SLOW_CONSUMER");
     if (ended > 0) expect(errors[0]?.message).toContain(`${3 * objectBytes} bytes`);
+  });
+
+  it("keep what has no watcher, to be shared, as long as they are within their bound", () => {
+    const { backlogs, begin } = worldWith(3, undefined, 3 * objectBytes);
+    const [former, later] = [reader(), reader()];
+    const backlog = backlogs.hold(everything, begin, former);
+    backlog.finish(former);
+    backlog.removeHolder(former);
+    backlogs.expire();
+    expect(backlogs.stats()).toMatchObject({ held: 1, bytes: 3 * objectBytes });
+    expect(backlogs.hold(everything, begin, later) === backlog).toBe(true);
+  });
+
+  it("end the watcher of the largest batch in delivery, if the batches alone exceed their bound", () => {
+    const { backlogs } = worldWith(0, undefined, 3 * objectBytes);
+    const chunkCache = new ChunkCache();
+    const deliver = (count: number) => {
+      const batch = new CoalescedBatch(9, true, 1_000, chunkCache);
+      for (let i = 0; i < count; i++) batch.push(event("ADDED", `k${i}`, i + 2));
+      const one = reader();
+      backlogs.startDelivery(batch, one);
+      one.onFail = () => backlogs.endDelivery(batch, one);
+      return one;
+    };
+    const readers = [1, 2, 1].map(deliver);
+    backlogs.expire();
+    expect(readers.map(({ error }) => error?.reason)).toEqual([
+      undefined,
+      "SLOW_CONSUMER",
+      undefined,
+    ]);
+    expect(backlogs.stats()).toMatchObject({ held: 2, bytes: 2 * objectBytes, ended: 1 });
   });
 
   it("drop what is kept only to be shared before they end a watcher", () => {

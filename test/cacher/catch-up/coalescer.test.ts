@@ -150,6 +150,15 @@ describe("The coalesced events of several objects", () => {
     ]);
   });
 
+  it("are emitted in steps of 512", () => {
+    const coalescer = new Coalescer(all, 2);
+    for (let i = 0; i < 1_100; i++) coalescer.add(changed("ADDED", i + 3, undefined, `k${i}`));
+    const perStep: number[] = [];
+    const events: WatchEvent[] = [];
+    for (const _ of coalescer.emit(events)) perStep.push(events.length);
+    expect([...perStep, events.length]).toEqual([512, 1_024, 1_100]);
+  });
+
   it("count the bytes of one event per object", () => {
     const coalescer = new Coalescer(all, 2);
     coalescer.add(changed("MODIFIED", 2, 1));

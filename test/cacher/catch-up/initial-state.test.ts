@@ -32,6 +32,7 @@ class World {
   readonly cache = new WatchCache(defaultEventWindowBounds, this.clock);
   readonly retained = new RetainedSnapshots(this.cache, { idleBytes: 0, bytes: 1_000_000 });
   readonly scheduler = new Turns(this.clock);
+  readonly chunkCache = new ChunkCache();
   readonly lists: ListCache;
   readonly filter: Filter;
   /** What readers were notified of: an error, or undefined for an available chunk. */
@@ -40,7 +41,7 @@ class World {
   constructor(all: readonly StoredObject[], maxBytes: number, predicate?: Predicate) {
     this.cache.replace(all, Math.max(9, all.length));
     const bounds = { bytes: maxBytes, scanned: 50_000 };
-    this.lists = new ListCache(this.cache, new ChunkCache(), bounds);
+    this.lists = new ListCache(this.cache, this.chunkCache, bounds);
     this.filter = new Filter({ scope: { prefix: "" }, withPrevious: true, predicate });
   }
 
@@ -130,6 +131,34 @@ describe("An initial state from a snapshot", () => {
     expect(evaluated).toBe(3);
   });
 
+  it("does not notify its reader of a chunk that it has at once", () => {
+    const world = new World(objects("a", "b", "c"), one);
+    expect(chunks(world.begin())).toEqual(["a …", "b …", "c →9"]);
+    expect(world.notified).toEqual([]);
+  });
+
+  it.each([
+    ["taken", (state: WatchSource) => chunks(state)],
+    ["dropped", (state: WatchSource) => state.drop()],
+  ])("counts among the retained snapshots until it is %s", (_, end) => {
+    const world = new World(objects("a", "b"), one);
+    const state = world.begin();
+    chunk(state);
+    expect(world.retained.stats().snapshots).toBe(1);
+    end(state);
+    expect(world.retained.stats().snapshots).toBe(0);
+  });
+
+  it("reports why a chunk can't be built", async () => {
+    const failure = new Error("no predicate");
+    const world = new World(objects("a"), one, () => {
+      throw failure;
+    });
+    expect(chunk(world.begin())).toBeUndefined();
+    await world.clock.settle();
+    expect(world.notified).toEqual([failure]);
+  });
+
   it("is built once for all watchers that take it at about the same time", () => {
     const world = new World(objects("a", "b", "c"), one);
     const shared = world.snapshot();
@@ -189,7 +218,11 @@ describe("An initial state from a snapshot", () => {
     expect(notified).toEqual([]);
     clock.runImmediates();
     expect(notified).toEqual([undefined]);
+    // It has the chunk even if it is no longer shared.
+    for (let i = 0; i < 2; i++) world.chunkCache.expire();
     expect(chunks(state)).toHaveLength(2);
+    clock.runImmediates();
+    expect(notified).toEqual([undefined]);
   });
 
   it("delivers no chunk twice if another watcher built it first", () => {
@@ -216,6 +249,41 @@ describe("An initial state from a snapshot", () => {
       take();
     }
     expect(seen.map((event) => event.object.key)).toEqual(keys);
+  });
+
+  it("is kept for its reader although none is kept for later ones", () => {
+    const world = new World(objects("a", "b"), one);
+    const state = world.begin();
+    world.cache.apply(new WatchBatch(10, [event("MODIFIED", "b", 10)]));
+    expect(world.retained.stats().bytes).toBeGreaterThan(0);
+    world.retained.enforceLimits();
+    expect([...world.notified, ...chunks(state)]).toEqual(["a …", "b →9"]);
+  });
+
+  it("is that of its own history after a relist at the same revision", () => {
+    const world = new World(objects("a", "b"), 1_000);
+    const older = world.begin();
+    world.cache.replace(objects("c"), 9);
+    expect(chunks(world.begin())).toEqual(["c →9"]);
+    expect(chunks(older)).toEqual(["a b →9"]);
+  });
+
+  it("shares the chunks that a newer one has built since those of its list were evicted", () => {
+    const world = new World(objects("a", "b", "c"), one);
+    const older = world.begin();
+    chunk(older);
+    for (let i = 0; i < 2; i++) world.chunkCache.expire();
+    const newer = world.begin();
+    read(newer);
+    expect(read(older)).toBe(read(newer));
+  });
+
+  it("is large if it has several chunks, also after the last one is taken", () => {
+    const world = new World(objects("a", "b"), one);
+    const snapshot = world.snapshot();
+    expect(chunks(world.begin(snapshot))).toEqual(["a …", "b →9"]);
+    chunks(world.begin(snapshot));
+    expect(snapshot.isLarge).toBe(true);
   });
 
   it("is built again for a reader that comes after its chunks were evicted", () => {

@@ -1,4 +1,4 @@
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { Snapshots } from "../../../src/cacher/catch-up/snapshots.ts";
 import { ListCache } from "../../../src/cacher/list/list-cache.ts";
 import { ChunkCache } from "../../../src/cacher/state/chunk-cache.ts";
@@ -13,6 +13,7 @@ import { event, object } from "../objects.ts";
 
 function setUp() {
   const clock = new FakeClock();
+  clock.advance(5_000);
   const cache = new WatchCache(defaultEventWindowBounds, clock);
   cache.replace([object("a", 1)], 1);
   const lists = new ListCache(cache, new ChunkCache(), { bytes: 1_000, scanned: 1_000 });
@@ -25,9 +26,10 @@ function setUp() {
 
 describe("The states that watches begin with", () => {
   it("are shared for a second", async () => {
-    const { clock, get } = setUp();
+    const { clock, get, snapshots } = setUp();
     const first = await get("");
     clock.advance(1_000);
+    snapshots.expire();
     expect(await get("")).toBe(first);
     clock.advance(1);
     expect(await get("")).not.toBe(first);
@@ -39,6 +41,31 @@ describe("The states that watches begin with", () => {
     for (let i = 0; i < 17; i++) taken.push(await get(`p${i}`));
     for (let i = 1; i < 17; i++) expect(await get(`p${i}`)).toBe(taken[i]);
     expect(await get("p0")).not.toBe(taken[0]);
+  });
+
+  it("count as newer once they are taken again: the oldest is another one then", async () => {
+    const { clock, cache, get, snapshots } = setUp();
+    const taken = [];
+    for (let i = 0; i < 16; i++) taken.push(await get(`p${i}`));
+    cache.apply(new WatchBatch(2, []));
+    clock.advance(50);
+    const filter = new Filter({ scope: { prefix: "p0" }, withPrevious: false });
+    const again = await snapshots.get(filter, 2);
+    expect(again).not.toBe(taken[0]);
+    await get("p16");
+    expect(await get("p0")).toBe(again);
+    expect(await get("p2")).toBe(taken[2]);
+    expect(await get("p1")).not.toBe(taken[1]);
+  });
+
+  it("are not shared over a relist, whose revision may be the same", async () => {
+    const { cache, get, snapshots } = setUp();
+    await get("");
+    cache.replace([object("b", 1)], 1);
+    snapshots.clear();
+    const { state, node } = await get("");
+    expect(finish(state.chunk(undefined)).items.map(({ key }) => key)).toEqual(["b"]);
+    expect(node).toBe(cache.eventWindow.newest);
   });
 
   it("are taken for the revision that is needed: a recent large one is waited for until it is 50 ms old", async () => {
@@ -71,6 +98,7 @@ describe("The states that watches begin with", () => {
   it("may be a single object, which keeps no other alive and has one chunk", async () => {
     const { cache, retained, snapshots } = setUp();
     const of = (key: string): Filter => new Filter({ scope: { key }, withPrevious: false });
+    const whole = vi.spyOn(cache.state, "snapshot");
     const { state } = await snapshots.get(of("a"), 1);
     expect(state.isLarge).toBe(false);
     state.hold({ fail: () => {} });
@@ -79,6 +107,7 @@ describe("The states that watches begin with", () => {
     const keys = finish(state.chunk(undefined)).items.map(({ key }) => key);
     const { state: absent } = await snapshots.get(of("b"), 1);
     expect([keys, finish(absent.chunk(undefined)).items]).toEqual([["a"], []]);
+    expect(whole).not.toHaveBeenCalled();
   });
 
   it("may be large until their only chunk is known", async () => {

@@ -5,11 +5,9 @@ import type { ListChunk } from "../../../src/cacher/list/list-chunk.ts";
 import { Selection } from "../../../src/cacher/request/selection.ts";
 import { defaultEventWindowBounds } from "../../../src/cacher/state/event-window.ts";
 import { Filter } from "../../../src/cacher/state/filter.ts";
-import { compareKeys } from "../../../src/model/key-order.ts";
 import { noAttributes } from "../../../src/selector/attributes.ts";
 import { parseFieldSelector } from "../../../src/selector/parse-field-selector.ts";
 import { parseLabelSelector } from "../../../src/selector/parse-label-selector.ts";
-import fc, { runs } from "../../property.ts";
 import { finish } from "../finish.ts";
 import { object } from "../objects.ts";
 
@@ -143,6 +141,45 @@ describe("The chunks of a list", () => {
     world.kept.expire();
     world.kept.expire();
     expect(lists.size).toBe(0);
+  });
+
+  it("are made once also if all others of their list are evicted meanwhile", () => {
+    const world = new World(0);
+    const objects = Array.from({ length: 3_000 }, (_, i) => object(`k${1_000 + i}`, i + 1));
+    world.cache.replace(objects, 3_000);
+    let looked = 0;
+    const counting = filterOf("", () => {
+      looked++;
+      return true;
+    });
+    const lists = new ListCache(world.cache, world.kept, { bytes: Infinity, scanned: 1_000 });
+    const state = world.cache.state.snapshot();
+    const follow = (key?: string) => lists.open(counting).chunk(key, 3_000, state);
+    const first = finish(follow());
+    const { last } = finish(follow(first.last));
+    const one = follow(last);
+    expect(one.next().done).toBe(false);
+    // The second one is still used, and then is not.
+    for (let i = 0; i < 3; i++) {
+      world.kept.expire();
+      if (i === 0) finish(follow(first.last));
+      expect(lists.size).toBe(1);
+    }
+    expect(world.kept.bytes).toBe(0);
+    const other = follow(last);
+    expect(finish(other)).toBe(finish(one));
+    expect(looked).toBe(3_000);
+  });
+
+  it("leave no list behind if the reader that makes its only one gives up", () => {
+    const world = new World(0);
+    const objects = Array.from({ length: 1_000 }, (_, i) => object(`k${1_000 + i}`, i + 1));
+    world.cache.replace(objects, 1_000);
+    const list = world.lists.open(filterOf("", () => true));
+    const work = list.chunk(undefined, 1_000, world.cache.state.snapshot());
+    expect([work.next().done, world.lists.size]).toEqual([false, 1]);
+    work.return(undefined as never);
+    expect(world.lists.size).toBe(0);
   });
 
   it("keep their revision if an object is written while they are made", () => {
@@ -377,44 +414,5 @@ describe("The chunks of a list", () => {
     world.kept.expire();
     world.kept.expire();
     expect(world.lists.size).toBe(0);
-  });
-
-  it("always equal the state, for any writes between lists", () => {
-    const names = fc.integer({ min: 0, max: 12 }).map(key);
-    const steps = fc.oneof(
-      fc.record({ do: fc.constant("write" as const), name: names }),
-      fc.record({ do: fc.constant("delete" as const), name: names }),
-      fc.record({ do: fc.constantFrom("list" as const, "keep" as const, "past" as const) }),
-      fc.record({ do: fc.constant("from" as const), name: names, past: fc.boolean() }),
-    );
-    fc.assert(
-      fc.property(fc.array(steps, { maxLength: 40 }), (taken) => {
-        const world = new World(6);
-        let past = { state: world.cache.state.snapshot(), revision: world.cache.revision };
-        for (const step of taken) {
-          if (step.do === "write") world.write(step.name);
-          else if (step.do === "delete") world.delete(step.name);
-          else if (step.do === "keep") {
-            past = { state: world.cache.state.snapshot(), revision: world.cache.revision };
-          } else if (step.do === "from") {
-            const { state, revision } = step.past ? past : world.cache;
-            const { items, last } = world.after(step.name, all, state.snapshot(), revision);
-            const following = [...state.range("", step.name)];
-            expect(items).toEqual(following.slice(0, items.length));
-            const next = following[items.length];
-            // The next chunk begins after this one, and none follows the last one.
-            if (last === undefined) expect(next).toBeUndefined();
-            else if (next !== undefined) expect(compareKeys(last, next.key)).toBeLessThan(0);
-          } else {
-            const { state, revision } = step.do === "past" ? past : world.cache;
-            const chunks = world.list(undefined, state.snapshot(), revision);
-            expect(objectsOf(chunks)).toEqual([...state.range("")]);
-            // All of them are cached now.
-            expect(rebuilt(chunks, world.list(undefined, state.snapshot(), revision))).toEqual([]);
-          }
-        }
-      }),
-      { numRuns: runs(300) },
-    );
   });
 });

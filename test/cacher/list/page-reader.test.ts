@@ -1,83 +1,12 @@
-import { describe, expect, it, vi } from "vitest";
-import { ListCache } from "../../../src/cacher/list/list-cache.ts";
-import { PageReader } from "../../../src/cacher/list/page-reader.ts";
+import { describe, expect, it } from "vitest";
 import { StateReader } from "../../../src/cacher/list/state-reader.ts";
-import type {
-  CachedState,
-  CacheListRequest,
-  CacheStateRequest,
-} from "../../../src/cacher/request/request.ts";
-import { ChunkCache } from "../../../src/cacher/state/chunk-cache.ts";
-import { HistoricalSnapshots } from "../../../src/cacher/state/historical-snapshots.ts";
+import type { CachedState, CacheListRequest } from "../../../src/cacher/request/request.ts";
 import { OrderedStore } from "../../../src/cacher/state/ordered-store.ts";
 import { RetainedSnapshots } from "../../../src/cacher/state/retained-snapshots.ts";
-import { WatchCache } from "../../../src/cacher/state/watch-cache.ts";
-import { WatchBatch } from "../../../src/model/event.ts";
-import type { ListResult, RevisionRequirement } from "../../../src/storage/storage.ts";
-import { FakeClock } from "../../fake-clock.ts";
+import type { StoredObject } from "../../../src/model/object.ts";
 import { finish } from "../finish.ts";
-import { event, object, text } from "../objects.ts";
-
-const exact = (revision: number): RevisionRequirement => ({ match: "EXACT", revision });
-const any: RevisionRequirement = { match: "ANY" };
-
-/** A cache of the objects k1 to k5, written at the revisions 1 to 5, with the last few events only. */
-class World {
-  readonly clock = new FakeClock();
-  readonly cache: WatchCache;
-  readonly retained: RetainedSnapshots;
-  readonly snapshots: HistoricalSnapshots;
-  readonly pages: PageReader;
-  readonly states: StateReader;
-
-  constructor(count = 5) {
-    const bounds = { maxEvents: 20, minEvents: 0, maxBytes: 1e9, maxAgeMs: 1e9 };
-    this.cache = new WatchCache(bounds as never, this.clock);
-    const objects = Array.from({ length: count }, (_, i) => object(`k${i + 1}`, i + 1, "old"));
-    this.cache.replace(
-      count < 10 ? objects : objects.map((_, i) => object(`k${10_000 + i}`, i + 1)),
-      count,
-      "first",
-    );
-    this.retained = new RetainedSnapshots(this.cache, { idleBytes: 1e9, bytes: 1e9 });
-    this.snapshots = new HistoricalSnapshots(this.cache, this.clock, this.retained);
-    const lists = new ListCache(this.cache, new ChunkCache(), { bytes: 1e9, scanned: 2_000 });
-    this.pages = new PageReader(this.cache, this.snapshots, lists);
-    this.states = new StateReader(this.cache, this.snapshots, this.retained);
-  }
-
-  write(key: string, type: "ADDED" | "MODIFIED" | "DELETED" = "MODIFIED"): void {
-    const revision = this.cache.revision + 1;
-    this.cache.apply(new WatchBatch(revision, [event(type, key, revision, "new")]));
-  }
-
-  /** The store has reached this revision, by other keys. */
-  progress(revision: number): void {
-    this.cache.apply(new WatchBatch(revision, []));
-  }
-
-  list(request: Partial<CacheListRequest> = {}): ListResult | undefined {
-    return finish(this.pages.list({ prefix: "", limit: 0, at: any, ...request }));
-  }
-
-  get(key: string, at: RevisionRequirement) {
-    return finish(this.pages.get({ key, at }));
-  }
-
-  /** What a reader of a state finds. */
-  read(request: Omit<CacheStateRequest, "at">) {
-    return finish(
-      this.states.read({ ...request, at: any }, function* (state: CachedState) {
-        yield;
-        const values = [...state.objects].map(({ key, value }) => `${key}=${text(value)}`);
-        return { ...state, values, count: yield* state.count() };
-      }),
-    );
-  }
-}
-
-const keysOf = (page: ListResult | undefined): string =>
-  page?.items.map(({ key, value }) => `${key}=${text(value)}`).join(" ") ?? "none";
+import { object, text } from "../objects.ts";
+import { any, exact, keysOf, World } from "./page-world.ts";
 
 describe("A page of the cache", () => {
   it("is of the newest state, or of that at a revision since which nothing has changed", () => {
@@ -149,34 +78,6 @@ describe("A page of the cache", () => {
     }
   });
 
-  it("from the last key down has the number of objects that follow from the page before, of its own range only", () => {
-    const world = new World();
-    let counted = 0;
-    const { countNamed } = OrderedStore.prototype;
-    OrderedStore.prototype.countNamed = function (...args) {
-      counted++;
-      return countNamed.apply(this, args);
-    };
-    try {
-      const page = { limit: 1, prefix: "k", order: "KEY_DESCENDING" } as const;
-      expect(world.list(page)).toMatchObject({ next: "k5", remaining: 4 });
-      for (const [key, remaining] of [
-        ["k5", 3],
-        ["k4", 2],
-      ] as const) {
-        const next = world.list({ ...page, startAfter: key, at: exact(5) });
-        expect(next).toMatchObject({ remaining });
-      }
-      expect(counted).toBe(1);
-      // The page before is one of the other list.
-      const interval = { from: "k", to: "k3" };
-      const other = world.list({ ...page, interval, startAfter: "k4", at: exact(5) });
-      expect([keysOf(other), other?.remaining]).toEqual(["k2=old", 1]);
-    } finally {
-      OrderedStore.prototype.countNamed = countNamed;
-    }
-  });
-
   it("with a predicate does not say how many follow, but whether any does", () => {
     const world = new World();
     const request = { limit: 2, predicate: ({ key }: { key: string }) => key !== "k2" };
@@ -238,6 +139,36 @@ describe("A page of the cache", () => {
     } finally {
       OrderedStore.prototype.countNamed = countNamed;
     }
+  });
+});
+
+describe("The number of objects of a list", () => {
+  it.each([
+    ["all", {}, 4],
+    ["those with its prefix, whatever its limit", { prefix: "k1", limit: 1 }, 1],
+    ["those that match its predicate", { predicate: ({ key }: StoredObject) => key > "k3" }, 2],
+    ["all at an older revision", { at: exact(5) }, 5],
+    [
+      "those that match at an older revision",
+      { at: exact(5), predicate: ({ key }: StoredObject) => key < "k4" },
+      3,
+    ],
+  ])("is of %s", (_, request: Partial<CacheListRequest>, remaining) => {
+    const world = new World();
+    world.write("k3", "DELETED");
+    const revision = request.at === undefined ? 6 : 5;
+    const page = world.list({ ...request, countOnly: true });
+    expect(page).toMatchObject({ revision, historyId: "first", remaining, items: [] });
+    expect(page?.next).toBeUndefined();
+  });
+
+  it("is undefined if the cached state is replaced while they are counted", () => {
+    const world = new World(9_000);
+    const request = { prefix: "", limit: 0, at: any, countOnly: true };
+    const work = world.pages.list({ ...request, predicate: () => true });
+    expect(work.next().done).toBe(false);
+    world.cache.replace([object("other", 1)], 1);
+    expect(finish(work)).toBeUndefined();
   });
 });
 
@@ -319,86 +250,5 @@ describe("A state of the cache", () => {
     world.write("k1");
     bounded.enforceLimits();
     expect([evictions, bounded.stats().snapshots]).toEqual([1, 0]);
-  });
-});
-
-describe("Pages in an order of revisions", () => {
-  const count = 20_000;
-
-  /** Reads all pages. `examined` counts the objects that the predicate was asked about. */
-  function readAll(
-    world: World,
-    order: CacheListRequest["order"],
-    request: Partial<CacheListRequest>,
-  ) {
-    let examined = 0;
-    const predicate = (): boolean => {
-      examined++;
-      return true;
-    };
-    const revisions: number[] = [];
-    let startAfter: string | undefined;
-    let at = any;
-    for (let pages = 1; ; pages++) {
-      const page = world.list({ ...request, order, predicate, at, startAfter });
-      if (page === undefined) throw new Error("The cache has no such page.");
-      revisions.push(...page.items.map(({ modRevision }) => modRevision));
-      expect(page.remaining).toBe(count - revisions.length);
-      if (page.next === undefined) return { revisions, pages, examined };
-      startAfter = page.next;
-      at = exact(page.revision);
-      // What is written meanwhile is not in the list.
-      if (pages % 10 === 0) world.write("k10007");
-    }
-  }
-
-  it.each([
-    ["MOD_REVISION_ASCENDING", { limit: 500 }],
-    ["CREATE_REVISION_DESCENDING", { limit: 500 }],
-    ["MOD_REVISION_DESCENDING", { maxBytes: 100_000 }],
-  ] as const)(
-    "%s, with %j, look at all objects for every 8,192 of them, and not for each page",
-    (order, request) => {
-      const { revisions, pages, examined } = readAll(new World(count), order, request);
-      const ascending = Array.from({ length: count }, (_, i) => i + 1);
-      expect(revisions).toEqual(order.endsWith("_ASCENDING") ? ascending : ascending.toReversed());
-      expect(pages).toBeGreaterThan(10);
-      expect(examined).toBeLessThanOrEqual(4 * count);
-    },
-  );
-
-  it("keep 8,192 objects sorted for the next ones, whatever they may have themselves", () => {
-    const world = new World(count);
-    const keep = vi.spyOn(world.snapshots, "keepSorted");
-    const order = "MOD_REVISION_ASCENDING";
-    const first = world.list({ limit: 1, order });
-    // The smallest objects have 65 bytes, and these have more.
-    const request = { maxBytes: 12_000 * 65, order, at: exact(count) } as const;
-    const second = world.list({ ...request, limit: 0, startAfter: first?.next });
-    expect(second?.next).toBeDefined();
-    expect(keep.mock.calls.map(([, , { objects }]) => objects.length)).toEqual([8_192]);
-    const pages = [first, second];
-    for (let next = second?.next; next !== undefined; next = pages.at(-1)?.next)
-      pages.push(world.list({ ...request, limit: 3_000, startAfter: next }));
-    const revisions = pages.flatMap((page) => page?.items.map(({ modRevision }) => modRevision));
-    expect(revisions).toEqual(Array.from({ length: count }, (_, i) => i + 1));
-  });
-
-  it("of two lists at the same time are those of each", () => {
-    const world = new World(count);
-    const next = (page: ListResult | undefined, order: CacheListRequest["order"]) =>
-      world.list({ limit: 3, order, at: exact(count), startAfter: page?.next });
-    let [old, young]: (ListResult | undefined)[] = [];
-    for (let i = 0; i < 4; i++) {
-      old = next(old, "MOD_REVISION_ASCENDING");
-      young = next(young, "MOD_REVISION_DESCENDING");
-      const revisions = [old, young].map((page) =>
-        page?.items.map(({ modRevision }) => modRevision),
-      );
-      const first = [1, 2, 3].map((n) => 3 * i + n);
-      expect(revisions).toEqual([first, first.map((n) => count + 1 - n)]);
-    }
-    // What was sorted begins behind the first page.
-    expect(next(undefined, "MOD_REVISION_ASCENDING")?.items[0]?.modRevision).toBe(1);
   });
 });

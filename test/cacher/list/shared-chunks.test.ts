@@ -11,7 +11,7 @@ import { parseFieldSelector } from "../../../src/selector/parse-field-selector.t
 import { parseLabelSelector } from "../../../src/selector/parse-label-selector.ts";
 import fc, { runs } from "../../property.ts";
 import { finish } from "../finish.ts";
-import { all, key, objectsOf, World } from "./list-world.ts";
+import { all, key, objectsOf, rebuilt, World } from "./list-world.ts";
 
 /** A state that readers list, now or later. */
 interface Past {
@@ -205,6 +205,45 @@ describe("The chunks of one list, read at several revisions", () => {
         }
       }),
       { numRuns: runs(400) },
+    );
+  });
+
+  it("always equal the state, for any writes between lists", () => {
+    const names = fc.integer({ min: 0, max: 12 }).map(key);
+    const steps = fc.oneof(
+      fc.record({ do: fc.constant("write" as const), name: names }),
+      fc.record({ do: fc.constant("delete" as const), name: names }),
+      fc.record({ do: fc.constantFrom("list" as const, "keep" as const, "past" as const) }),
+      fc.record({ do: fc.constant("from" as const), name: names, past: fc.boolean() }),
+    );
+    fc.assert(
+      fc.property(fc.array(steps, { maxLength: 40 }), (taken) => {
+        const world = new World(6);
+        let past = { state: world.cache.state.snapshot(), revision: world.cache.revision };
+        for (const step of taken) {
+          if (step.do === "write") world.write(step.name);
+          else if (step.do === "delete") world.delete(step.name);
+          else if (step.do === "keep") {
+            past = { state: world.cache.state.snapshot(), revision: world.cache.revision };
+          } else if (step.do === "from") {
+            const { state, revision } = step.past ? past : world.cache;
+            const { items, last } = world.after(step.name, all, state.snapshot(), revision);
+            const following = [...state.range("", step.name)];
+            expect(items).toEqual(following.slice(0, items.length));
+            const next = following[items.length];
+            // The next chunk begins after this one, and none follows the last one.
+            if (last === undefined) expect(next).toBeUndefined();
+            else if (next !== undefined) expect(compareKeys(last, next.key)).toBeLessThan(0);
+          } else {
+            const { state, revision } = step.do === "past" ? past : world.cache;
+            const chunks = world.list(undefined, state.snapshot(), revision);
+            expect(objectsOf(chunks)).toEqual([...state.range("")]);
+            // All of them are cached now.
+            expect(rebuilt(chunks, world.list(undefined, state.snapshot(), revision))).toEqual([]);
+          }
+        }
+      }),
+      { numRuns: runs(300) },
     );
   });
 });
