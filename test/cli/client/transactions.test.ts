@@ -2,7 +2,7 @@ import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { wordsIn } from "../../../src/cli/client/txn-text.ts";
 import { type Client, connect } from "../../../src/client/connect.ts";
 import { type Etcd, startEtcd } from "../../etcd/etcd.ts";
-import fc, { runs } from "../../property.ts";
+import fc, { costlyRuns } from "../../property.ts";
 import { CommandProcess, type Exit, type Served, startServe } from "../serve/serve-process.ts";
 import { type Outcome, run } from "./client-terminal.ts";
 
@@ -133,7 +133,7 @@ test("Any words are the same after they were quoted on standard input.", () => {
       const text = all.map(([, quoted]) => quoted).join(space);
       expect(wordsIn(text)).toEqual(all.map(([given]) => given));
     }),
-    { numRuns: runs(200) },
+    { numRuns: costlyRuns(200) },
   );
 });
 
