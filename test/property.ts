@@ -1,5 +1,6 @@
 // biome-ignore lint/style/noRestrictedImports: this is the module that all others import instead.
 import fc from "fast-check";
+import { isThorough } from "./thorough.ts";
 
 /**
  * fast-check with one seed, so that every run of `npm test` checks the same cases. `PROPERTY_SEED=random`, as set by
@@ -11,8 +12,8 @@ if (seed !== "random") fc.configureGlobal({ seed: Number(seed) });
 
 /** A quarter of the cases that are the same on every run is checked; fewer where mutants are judged. */
 const divisor = Number(process.env["PROPERTY_DIVISOR"] ?? 4);
-/** Of costly cases a twelfth is checked. */
-const costlyDivisor = Math.max(12, divisor);
+/** Of costly cases a twelfth is checked, except in a thorough run. */
+const costlyDivisor = isThorough ? divisor : Math.max(12, divisor);
 
 /** The number of cases to check of `count`: all random ones, and a part of those that are the same on every run. */
 export function runs(count: number): number {
