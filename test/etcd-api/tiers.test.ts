@@ -424,7 +424,7 @@ async function expectEachOnce({ clients, network }: Tiers, steps: readonly Step[
   }
   const asking = setInterval(() => {
     for (const each of streams) each.requestProgress();
-  }, 20);
+  }, 50);
   const truth = new WatchClient(direct);
   try {
     // So that also those that begin now have their events.
