@@ -198,7 +198,9 @@ export class World {
       world.goOn();
       world.reader.start();
       for (const client of [...world.watchers, ...world.subscribers]) client.start();
-      world.#library = new LibraryClient(world.replicas, random.fork());
+      world.#library = new LibraryClient(world.replicas, random.fork(), {
+        readPauseMs: options.readPauseMs ?? (isThorough ? 50 : 160),
+      });
       await world.until("every watcher to have begun", () =>
         world.watchers.every(({ level }) => level > 0),
       );
