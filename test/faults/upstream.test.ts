@@ -50,7 +50,7 @@ describe("the upstream stream lost behind a change of a raw key", () => {
     const sum = (count: "reconnects" | "relists"): number =>
       world.inProcess.reduce((total, { cacher }) => total + cacher.stats()[count], 0);
     for (const [index] of rawKeys.entries()) {
-      // By turns, else each key with both.
+      // Put and deleted alternately; in a thorough run each key with both.
       for (const isDelete of isThorough ? [false, true] : [index % 2 > 0]) {
         await world.endWithRawKey(index, isDelete);
         const before = sum("reconnects");

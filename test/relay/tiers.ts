@@ -9,8 +9,9 @@ import { type Client, connect } from "../../src/client/connect.ts";
 import { loadConfig } from "../../src/config/load-config.ts";
 import { portOf } from "../cli/serve/port-of.ts";
 import { TestClient } from "../server/test-client.ts";
+import { until } from "../until.ts";
 
-export { until } from "../until.ts";
+export { until };
 
 /** The options of a service, without dashes: a text, or several for a list. */
 export type Options = Readonly<Record<string, string | readonly string[]>>;
