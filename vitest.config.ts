@@ -1,6 +1,7 @@
 import { globSync } from "node:fs";
 import { configDefaults, defineConfig } from "vitest/config";
 import { BaseSequencer, type TestSpecification, type Vite } from "vitest/node";
+import { compileCache } from "./test/compile-cache.ts";
 import { mutatedModule, requestedMutations } from "./test/corpus/mutate.ts";
 import { isThorough } from "./test/thorough.ts";
 
@@ -25,10 +26,11 @@ const embeddedTests = [
   "test/etcd-api/{etcd3,etcdctl,namespace-escape,watch-random}.test.ts",
   "test/etcd-api/gateway/watch.test.ts",
   "test/etcd-api/range/{compaction,range,range-stream}.test.ts",
-  "test/etcd-api/rights/{escape,rights}.test.ts",
+  "test/etcd-api/rights/rights.test.ts",
   // Most of these find faults of what is in front alone: `npm run test:thorough` runs them.
   ...(isThorough ? ["test/etcd-api/{drained-connection,watch-bounds}.test.ts"] : []),
-  ...(isThorough ? ["test/etcd-api/{gateway/bounds,range/bounds,rights/keepalives}.test.ts"] : []),
+  ...(isThorough ? ["test/etcd-api/{gateway/bounds,range/bounds}.test.ts"] : []),
+  ...(isThorough ? ["test/etcd-api/rights/{escape,keepalives}.test.ts"] : []),
 ];
 
 /** The tests that measure the heap, or what is collected of it. */
@@ -39,16 +41,9 @@ const lonelyTests = [
 ];
 
 /** The tests that run next to others in one process: they share its modules, which saves loading them. */
-const sharingTests = globSync([
-  "test/{base,cacher,client,codec,config,identity,model,policy,protobuf}/**/*.test.ts",
-  "test/{contract,packages,reflector,selector,storage,telemetry,wire}/**/*.test.ts",
-  "test/{cli,deploy,etcd-api,examples,guarantees,relay,scripts,server,status,tracing}/**/*.test.ts",
-  "test/{etcd,foreign,xds}/**/*.test.ts",
-  "test/{*,bench/message-scanner,docs/{comments,pages,readme-costs}}.test.ts",
-  "test/faults/{etcd-cluster,relay,seeded,soak-report,watch-reordering,subscribed-watch,hostile/*}.test.ts",
-  "test/workers/{connection-distributor,merged-metrics,worker-config,worker-pool}.test.ts",
-  "test/model-based/cached.test.ts",
-]).filter((file) => !lonelyTests.some((lonely) => lonely.test(file)));
+const sharingTests = globSync("test/**/*.test.ts").filter(
+  (file) => !lonelyTests.some((lonely) => lonely.test(file)),
+);
 
 /** The tests that take longest, some of them small files: the order by size would leave them for the end. */
 const slowTests = new RegExp(
@@ -90,6 +85,9 @@ const corpus: Vite.Plugin = {
   enforce: "pre",
   transform: (source, id) => mutatedModule(source, id.split("?")[0] ?? id, mutations),
 };
+
+// For the processes of vitest, their threads, and what tests start with their environment.
+process.env["NODE_COMPILE_CACHE"] ??= compileCache.NODE_COMPILE_CACHE;
 
 export default defineConfig({
   // For examples that are tests: Vite does not resolve the package's own name.

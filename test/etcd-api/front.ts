@@ -1,11 +1,13 @@
 import { readFileSync } from "node:fs";
-import { setTimeout as delay } from "node:timers/promises";
 import { type Logger, pino } from "pino";
 import { afterAll } from "vitest";
 import { systemClock } from "../../src/base/clock.ts";
 import { startService } from "../../src/cli/serve/main-process.ts";
 import { loadConfig } from "../../src/config/load-config.ts";
 import { portOf } from "../cli/serve/port-of.ts";
+import { until } from "../until.ts";
+
+export { until };
 
 /** A service with --etcd-api, in this process. */
 export interface Front {
@@ -91,11 +93,4 @@ export async function metricOf({ admin }: Front, name: string, label = ""): Prom
 /** Resolves when its caches are ready. */
 export function untilReady({ admin }: Front): Promise<void> {
   return until(async () => (await fetch(`${admin}/readyz`)).ok);
-}
-
-/** Resolves when the condition is true, which is looked at again and again, with pauses for what it waits for. */
-export async function until(condition: () => Promise<boolean> | boolean): Promise<void> {
-  for (let pauseMs = 1; !(await condition()); pauseMs = Math.min(20, pauseMs * 1.2)) {
-    await delay(pauseMs);
-  }
 }

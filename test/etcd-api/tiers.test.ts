@@ -4,7 +4,7 @@ import { type Etcd, startEtcd } from "../etcd/etcd.ts";
 import { inTime } from "../faults/patience.ts";
 import { Relay as Network } from "../faults/relay.ts";
 import { encode, Message } from "../foreign/protobuf.ts";
-import fc, { runs } from "../property.ts";
+import fc, { costlyRuns } from "../property.ts";
 import { compareHistories } from "../relay/random-histories.ts";
 import { revisionOf, watchesOf } from "./beside-etcd.ts";
 import { type Front, metricOf, startFront, startRelay, until, untilReady } from "./front.ts";
@@ -267,7 +267,7 @@ describe("etcd's API at a root, a relay, and a relay of that", () => {
     const moves = fc.array(step, { minLength: 30, maxLength: 60 });
     await fc.assert(
       fc.asyncProperty(moves, (steps) => expectEachOnce(tiers, steps)),
-      { numRuns: runs(20) },
+      { numRuns: costlyRuns(20) },
     );
   });
 
@@ -424,7 +424,7 @@ async function expectEachOnce({ clients, network }: Tiers, steps: readonly Step[
   }
   const asking = setInterval(() => {
     for (const each of streams) each.requestProgress();
-  }, 20);
+  }, 50);
   const truth = new WatchClient(direct);
   try {
     // So that also those that begin now have their events.

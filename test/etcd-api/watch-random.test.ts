@@ -1,6 +1,6 @@
 import { beforeAll, describe, expect, test } from "vitest";
 import { encode, type Fields } from "../foreign/protobuf.ts";
-import fc, { runs } from "../property.ts";
+import fc, { costlyRuns } from "../property.ts";
 import { besideEtcdOfFile, revisionOf } from "./beside-etcd.ts";
 import type { RawGrpc } from "./raw-grpc.ts";
 import { type Event, WatchClient } from "./watch-client.ts";
@@ -106,7 +106,7 @@ describe("The watches of random streams", () => {
     const scripts = fc.array(step, { minLength: 20, maxLength: 60 });
     await fc.assert(
       fc.asyncProperty(scripts, (steps) => compare(steps)),
-      { numRuns: runs(60) },
+      { numRuns: costlyRuns(60) },
     );
   });
 });

@@ -2,7 +2,7 @@ import { gzipSync } from "node:zlib";
 import { describe, expect, test } from "vitest";
 import { type RawGrpc, statusOf } from "../etcd-api/raw-grpc.ts";
 import { encode, Message } from "../foreign/protobuf.ts";
-import fc, { runs } from "../property.ts";
+import fc, { costlyRuns } from "../property.ts";
 import { callBoth, revisionOf, storesOfFile } from "./compared-stores.ts";
 import { anyCall, leases, type MadeCall } from "./random-requests.ts";
 
@@ -46,7 +46,7 @@ describe.each([
         compareCalls(its, own, calls),
       ),
       // A failure is not reduced: what came before has changed both stores.
-      { numRuns: runs(200), endOnFailure: true },
+      { numRuns: costlyRuns(200), endOnFailure: true },
     );
   });
 

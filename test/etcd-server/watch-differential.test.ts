@@ -2,7 +2,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import { type RawCall, type RawGrpc, statusOf } from "../etcd-api/raw-grpc.ts";
 import { encode, Message } from "../foreign/protobuf.ts";
-import fc, { runs } from "../property.ts";
+import fc, { costlyRuns } from "../property.ts";
 import { callBoth, parts, revisionOf, storesOfFile } from "./compared-stores.ts";
 import { anyWrite, type Made, type MadeCall, watchCreation } from "./random-requests.ts";
 
@@ -113,7 +113,7 @@ describe.each([["The embedded store", stores.served]])(
         fc.asyncProperty(fc.array(step, { minLength: 5, maxLength: 25, size: "max" }), (steps) =>
           compareWatches(its, own, steps),
         ),
-        { numRuns: runs(120), endOnFailure: true },
+        { numRuns: costlyRuns(120), endOnFailure: true },
       );
     });
 

@@ -62,7 +62,7 @@ describe("the event loop held up for seconds", () => {
         theChild(world).pause();
         theChild(world).disturb();
         // Data written meanwhile fills its sockets, and is delivered when it continues.
-        await world.afterWrites(world.random.between(60, 120));
+        await world.afterWrites(world.random.between(rounds(60, 40), rounds(120, 60)));
         theChild(world).resume();
       }
       await world.afterWrites(10);
@@ -76,7 +76,7 @@ describe("downstream connections", () => {
     45,
     { replicas: 3, subscribers: 1 },
     async (world) => {
-      const cutTimes = rounds(25, 12);
+      const cutTimes = rounds(25, 8);
       for (let i = 0; i < cutTimes; i++) {
         const { relay } = world.random.pick(world.replicas);
         if (world.random.chance(0.3)) {

@@ -21,7 +21,7 @@ import { resource } from "./wire.ts";
 const lateMs = 60_000;
 
 /** The pauses between reads, between requests for progress, and before a watch is started again, in milliseconds. */
-const readPauseMs = 50;
+const defaultReadPauseMs = 50;
 const progressPauseMs = 250;
 const restartMs = 20;
 
@@ -71,12 +71,20 @@ interface Cut {
   readonly states: readonly (Pick<Followed, "isWatched" | "options"> & { readonly state: State })[];
 }
 
+export interface LibraryClientOptions {
+  /** Whether it has a subscription. Default true. */
+  readonly subscribes?: boolean;
+  /** Pause between two reads, in milliseconds. Default 50. */
+  readonly readPauseMs?: number;
+}
+
 /**
  * A client of the library, which watches and reads over all replicas, each watch on a stream of its own or several on the one
  * of a subscription. Reports a watch that is late after an outage, or has another state than etcd, a progress of the
  * subscription that is no consistent cut, and what the library takes for a violation of the contract.
  */
 export class LibraryClient {
+  readonly #readPauseMs: number;
   readonly #client: Client;
   readonly #subscription: Subscription;
   readonly #random: Seeded;
@@ -87,8 +95,12 @@ export class LibraryClient {
   #cuts: Cut[] = [];
   #violations: string[] = [];
 
-  /** `subscribes`: whether it has a subscription. */
-  constructor(endpoints: readonly Endpoint[], random: Seeded, subscribes: boolean = true) {
+  constructor(
+    endpoints: readonly Endpoint[],
+    random: Seeded,
+    { subscribes = true, readPauseMs = defaultReadPauseMs }: LibraryClientOptions = {},
+  ) {
+    this.#readPauseMs = readPauseMs;
     this.#client = connect({ address: endpoints.map(({ relay }) => new URL(relay.url).host) });
     this.#subscription = this.#client.subscribe();
     this.#random = random;
@@ -214,7 +226,7 @@ export class LibraryClient {
       } catch (error) {
         if (!signal.aborted) this.#failed(error, { at });
       }
-      await delay(readPauseMs);
+      await delay(this.#readPauseMs);
     }
   }
 

@@ -1,4 +1,5 @@
 import { setTimeout as delay } from "node:timers/promises";
+import { nextPause } from "../until.ts";
 
 /** How long the harness waits for anything before it says that it does not come, in milliseconds. */
 export const patienceMs = 60_000;
@@ -10,14 +11,14 @@ export const patienceMs = 60_000;
 export async function untilSeen<T>(what: string, look: () => Promise<T | undefined>): Promise<T> {
   const deadline = performance.now() + patienceMs;
   let failure: unknown;
-  while (performance.now() < deadline) {
+  for (let pauseMs = 1; performance.now() < deadline; pauseMs = nextPause(pauseMs)) {
     try {
       const seen = await look();
       if (seen !== undefined) return seen;
     } catch (error) {
       failure = error;
     }
-    await delay(10);
+    await delay(pauseMs);
   }
   throw new Error(`Waited ${patienceMs} ms without result for ${what}.`, { cause: failure });
 }

@@ -1,5 +1,5 @@
 import { describe, expect } from "vitest";
-import { rounds } from "../thorough.ts";
+import { isThorough, rounds } from "../thorough.ts";
 import { faultTest } from "./fault-test.ts";
 import { untilSeen } from "./patience.ts";
 import type { World } from "./world.ts";
@@ -23,8 +23,10 @@ async function relists({ relays }: World): Promise<number> {
 
 describe("clients that hop between three tiers", () => {
   faultTest("lose nothing while roots and relays are replaced", 81, threeTiers, async (world) => {
-    const [first, second] = [world.inProcess, world.relays];
-    for (const replica of [...first, ...second]) {
+    const all = [...world.inProcess, ...world.relays];
+    // One of each tier: they are alike.
+    for (const replica of isThorough ? all : [all[0], all[2], all[4]]) {
+      if (replica === undefined) throw new Error("There is no such replica.");
       await world.afterWrites(world.random.between(5, 25));
       await replica.drain();
       await world.afterWrites(world.random.between(5, 25));
@@ -33,7 +35,9 @@ describe("clients that hop between three tiers", () => {
     await world.afterWrites(20);
     // Each relay listed once for each start.
     expect(await relists(world)).toBe(0);
-    expect(world.watchers.reduce((sum, { resumed }) => sum + resumed, 0)).toBeGreaterThan(10);
+    expect(world.watchers.reduce((sum, { resumed }) => sum + resumed, 0)).toBeGreaterThan(
+      rounds(10, 5),
+    );
     expectProgress(world);
   });
 
@@ -53,7 +57,7 @@ describe("clients that hop between three tiers", () => {
 
   faultTest("lose nothing while streams are cut at any byte", 82, threeTiers, async (world) => {
     const networks = world.relays.flatMap(({ upstream }) => upstream);
-    for (let i = 0; i < rounds(15, 6); i++) {
+    for (let i = 0; i < rounds(15, 4); i++) {
       // The relays whose connections were cut may not have connected again yet.
       const used = await untilSeen("a connection", async () => {
         const open = networks.filter(({ connections }) => connections > 0);

@@ -48,7 +48,7 @@ export interface WorldOptions {
   readonly filling?: number;
   /** Pause after each write of a writer, in milliseconds at most. Default 30, in a thorough run 15. */
   readonly writePauseMs?: number;
-  /** Pause after each read, in milliseconds at most. Default 80, in a thorough run 40: each has a connection of its own. */
+  /** Pause after each read, in milliseconds at most. Default 160, in a thorough run 40: each has a connection of its own. */
   readonly readPauseMs?: number;
   /** How often writes go through the service. Default 0.3. */
   readonly throughService?: number;
@@ -155,7 +155,7 @@ export class World {
     });
     this.reader = new RecordedReader({
       ...{ ...common, newestEra: () => this.truth.era.index },
-      ...{ random: random.fork(), pauseMs: options.readPauseMs ?? (isThorough ? 40 : 80) },
+      ...{ random: random.fork(), pauseMs: options.readPauseMs ?? (isThorough ? 40 : 160) },
     });
   }
 
@@ -198,7 +198,9 @@ export class World {
       world.goOn();
       world.reader.start();
       for (const client of [...world.watchers, ...world.subscribers]) client.start();
-      world.#library = new LibraryClient(world.replicas, random.fork());
+      world.#library = new LibraryClient(world.replicas, random.fork(), {
+        readPauseMs: options.readPauseMs ?? (isThorough ? 50 : 160),
+      });
       await world.until("every watcher to have begun", () =>
         world.watchers.every(({ level }) => level > 0),
       );

@@ -3,7 +3,7 @@ import { systemClock } from "../../src/base/clock.ts";
 import { EtcdStorage } from "../../src/storage/etcd/etcd-storage.ts";
 import { MemoryStorage } from "../../src/storage/memory/memory-storage.ts";
 import { etcdOfFile } from "../etcd/etcd-of-file.ts";
-import fc from "../property.ts";
+import fc, { costlyRuns } from "../property.ts";
 import { clientOf, newPrefix, Source } from "../storage/etcd/source.ts";
 import { openOnFile } from "../storage/memory/store-on-file.ts";
 import { ServedWorld, type Store, servedStep } from "./served-world.ts";
@@ -48,9 +48,9 @@ async function openEtcd(): Promise<Store> {
 }
 
 test.each([
-  ["the embedded store", openEmbedded, 60],
-  ["the embedded store on a file", openFile, 25],
-  ["etcd", openEtcd, 25],
+  ["the embedded store", openEmbedded, costlyRuns(360)],
+  ["the embedded store on a file", openFile, costlyRuns(96)],
+  ["etcd", openEtcd, costlyRuns(144)],
 ])(
   "Two replicas over %s answer any requests of clients as the model does.",
   async (_what, open, numRuns) => {

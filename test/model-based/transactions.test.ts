@@ -8,7 +8,7 @@ import type {
   TransactRequest,
 } from "../../src/storage/store.ts";
 import { type Etcd, startEtcd } from "../etcd/etcd.ts";
-import fc, { runs } from "../property.ts";
+import fc, { costlyRuns, runs } from "../property.ts";
 import {
   type OpenedStore,
   openEtcdStore,
@@ -143,12 +143,12 @@ async function live(
 }
 
 test.each([
-  ["etcd", true, async () => openEtcdStore(etcd)],
-  ["the embedded store", false, async () => openMemoryStore()],
-  ["the embedded store on a file", false, openFileStore],
+  ["etcd", true, async () => openEtcdStore(etcd), costlyRuns(400)],
+  ["the embedded store", false, async () => openMemoryStore(), runs(400)],
+  ["the embedded store on a file", false, openFileStore, costlyRuns(400)],
 ])(
   "%s answers any transactions as the model does",
-  async (_, marks, open) => {
+  async (_, marks, open, numRuns) => {
     await fc.assert(
       fc.asyncProperty(fc.array(request, { maxLength: 30, size: "max" }), async (requests) => {
         const opened = await open();
@@ -158,7 +158,7 @@ test.each([
           await opened.close();
         }
       }),
-      { numRuns: runs(400) },
+      { numRuns },
     );
   },
   240_000,

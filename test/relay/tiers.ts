@@ -1,7 +1,6 @@
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { setTimeout as delay } from "node:timers/promises";
 import { type Logger, pino } from "pino";
 import { onTestFinished } from "vitest";
 import { systemClock } from "../../src/base/clock.ts";
@@ -10,6 +9,9 @@ import { type Client, connect } from "../../src/client/connect.ts";
 import { loadConfig } from "../../src/config/load-config.ts";
 import { portOf } from "../cli/serve/port-of.ts";
 import { TestClient } from "../server/test-client.ts";
+import { until } from "../until.ts";
+
+export { until };
 
 /** The options of a service, without dashes: a text, or several for a list. */
 export type Options = Readonly<Record<string, string | readonly string[]>>;
@@ -114,13 +116,6 @@ export class Tier {
 export function sumOf(text: string, name: string): number {
   const values = text.matchAll(new RegExp(`^${name}(?:\\{[^}]*\\})? (\\S+)`, "gm"));
   return [...values].reduce((sum, [, value]) => sum + Number(value), 0);
-}
-
-/** Resolves once `look` resolves to true, which is asked again and again. */
-export async function until(look: () => Promise<boolean>): Promise<void> {
-  for (let pauseMs = 1; !(await look()); pauseMs = Math.min(20, pauseMs * 1.2)) {
-    await delay(pauseMs);
-  }
 }
 
 /** Writes files into a folder that is deleted at the end of the test, or as `atEnd` says. Returns their paths. */

@@ -12,7 +12,7 @@ import { compileCache } from "../compile-cache.ts";
 /** Short ones, one of them with relays. */
 const seeds = ["4", "6", "102"];
 
-const timeout = 300_000;
+const timeout = 900_000;
 
 /** Changes the first step for which `change` returns another; undefined: no step was changed. */
 function planted(

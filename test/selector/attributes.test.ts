@@ -99,7 +99,8 @@ const objects: readonly (readonly [what: string, object: (i: number) => object])
 describe("The estimated memory of attributes is about right, of an object", () => {
   test.each(objects)("%s", (_, object) => {
     // Small ones have to be many to be distinguished from other allocations.
-    const count = JSON.stringify(object(1)).length < 300 ? 3_000 : 100;
+    const { length } = JSON.stringify(object(1));
+    const count = length < 300 ? 3_000 : length < 10_000 ? 100 : 20;
     const each = heapOfEach(count, (i) => attributesOf(object(1_000 + i)));
     const estimated = attributesOf(object(1_050)).bytes;
     expect(estimated / each).toBeGreaterThan(0.66);

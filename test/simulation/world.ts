@@ -184,7 +184,9 @@ export class World implements Disturbed {
     this.#apiClients.start();
     if (hasLibrary) {
       const { librarySubscribes } = this.#scenario.reading;
-      this.#library = new LibraryClient(this.replicas, this.#random.fork(), librarySubscribes);
+      this.#library = new LibraryClient(this.replicas, this.#random.fork(), {
+        subscribes: librarySubscribes,
+      });
     }
     const disturbing = faults.map((fault) => this.#disturb(fault));
     await this.#pause(durationMs);

@@ -30,6 +30,6 @@ export function describeStorage(
     describeWatches(open, traits);
     describeWatchLife(open);
     describeHistories(open, traits);
-    describeKeyHistory(open);
+    describeKeyHistory(open, traits);
   });
 }

@@ -22,6 +22,7 @@ import { WatchClient } from "../etcd-api/watch-client.ts";
 import { inTime } from "../faults/patience.ts";
 import { encode, Message } from "../foreign/protobuf.ts";
 import { until } from "../relay/tiers.ts";
+import { isThorough } from "../thorough.ts";
 
 const range = "/etcdserverpb.KV/Range";
 const put = "/etcdserverpb.KV/Put";
@@ -47,10 +48,13 @@ class Reconnecting {
   }
 }
 
-describe.each([
+// Workers follow their main process, whatever that follows.
+const sources: readonly (readonly [string, boolean])[] = [
   ["two workers", false],
-  ["two workers of a relay", true],
-])("etcd's API with %s", (_what, isRelay) => {
+  ...(isThorough ? [["two workers of a relay", true] as const] : []),
+];
+
+describe.each(sources)("etcd's API with %s", (_what, isRelay) => {
   const folder = mkdtempSync(join(tmpdir(), "etcd-workers-"));
   let etcd: Etcd;
   let root: Front | undefined;

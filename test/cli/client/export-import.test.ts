@@ -8,7 +8,7 @@ import { statusOf } from "../../../src/wire/errors.ts";
 import { startScriptedServer } from "../../client/scripted-server.ts";
 import { wireObject } from "../../client/wire-messages.ts";
 import { startEtcd } from "../../etcd/etcd.ts";
-import fc, { runs } from "../../property.ts";
+import fc, { costlyRuns } from "../../property.ts";
 import { CommandProcess, type Served, startServe } from "../serve/serve-process.ts";
 import { type Outcome, run } from "./client-terminal.ts";
 
@@ -104,7 +104,7 @@ test("Any bytes below any keys are the same after an export and an import.", asy
         expect(await state("b")).toEqual(before);
       },
     ),
-    { numRuns: runs(60) },
+    { numRuns: costlyRuns(60) },
   );
 });
 

@@ -5,6 +5,7 @@ import { Mutex } from "../../../src/client/coordination/mutex.ts";
 import { Session } from "../../../src/client/coordination/session.ts";
 import { main } from "../../bundle/command.ts";
 import { CommandProcess, type Exit, type Served, startServe } from "../serve/serve-process.ts";
+import { type Outcome, run } from "./client-terminal.ts";
 
 let served: Served;
 let client: Client;
@@ -28,6 +29,11 @@ function start(...args: readonly string[]): CommandProcess {
 async function command(...args: readonly string[]): Promise<Exit> {
   await using process = start(...args);
   return await process.exit;
+}
+
+/** Runs one that ends by itself, in this process. */
+function ran(...args: readonly string[]): Promise<Outcome> {
+  return run([...args, "--address", served.grpc]);
 }
 
 /** The keys below a prefix. */
@@ -65,28 +71,28 @@ const untilTerminated = [
 ];
 
 test("A lease is granted, used by put, shown with its objects, renewed, and revoked.", async () => {
-  const granted = await command("lease", "grant", "600s", "-o", "value");
+  const granted = await ran("lease", "grant", "600s", "-o", "value");
   expect(granted).toMatchObject({ code: 0, stdout: expect.stringMatching(/^\d+\n$/), stderr: "" });
   const id = granted.stdout.trim();
-  expect(await command("put", "leased", "x", "--lease", id)).toMatchObject({ code: 0 });
-  const { stdout } = await command("lease", "ttl", id, "--objects");
+  expect(await ran("put", "leased", "x", "--lease", id)).toMatchObject({ code: 0 });
+  const { stdout } = await ran("lease", "ttl", id, "--objects");
   expect(stdout).toMatch(
     new RegExp(
       `^LEASE +TTL +GRANTED *\n${id} +\\d+\\S+ +10m0s *\n\nRESOURCE +KEY *\ndefault +leased *\n$`,
     ),
   );
-  const json = await command("lease", "ttl", id, "-o", "json");
+  const json = await ran("lease", "ttl", id, "-o", "json");
   expect(JSON.parse(json.stdout)).toMatchObject({ granted_ttl: "600s", objects: [] });
-  const renewed = await command("lease", "keep-alive", id, "--once", "-o", "json");
+  const renewed = await ran("lease", "keep-alive", id, "--once", "-o", "json");
   expect(renewed).toMatchObject({ code: 0, stdout: `{"lease":"${id}","ttl":"600s"}\n` });
-  expect(await command("lease", "revoke", id)).toMatchObject({
+  expect(await ran("lease", "revoke", id)).toMatchObject({
     code: 0,
     stdout: `Revoked ${id}.\n`,
   });
   expect(await keys("leased")).toEqual([]);
   for (const name of ["revoke", "ttl", "keep-alive"]) {
     const missing = { code: 3, stdout: "", stderr: expect.stringContaining("There is no ") };
-    expect(await command("lease", name, id), name).toMatchObject(missing);
+    expect(await ran("lease", name, id), name).toMatchObject(missing);
   }
 });
 
@@ -132,7 +138,7 @@ test("A transaction of the command can depend on the lock.", async () => {
   });
   const { object } = await client.get("default", "guarded");
   const late = ["txn", "if", "guard/x", "create_revision", String(Buffer.from(object.value))];
-  expect(await command(...late, "put", "guarded", "late")).toMatchObject({ code: 4 });
+  expect(await ran(...late, "put", "guarded", "late")).toMatchObject({ code: 4 });
 });
 
 test("A lock is waited for; an interrupt while waiting leaves the queue and runs nothing.", async () => {

@@ -30,6 +30,12 @@ async function command(...args: readonly string[]): Promise<Exit> {
   return await process.exit;
 }
 
+/** Runs one in this process. */
+function ran(...args: readonly string[]): Promise<Outcome> {
+  const [name = "", ...rest] = args;
+  return run([name, "-r", "a", "--address", served.grpc, ...rest]);
+}
+
 function typed(stdin: string | Uint8Array, ...args: readonly string[]): Promise<Outcome> {
   return run(["txn", "-r", "a", "--address", served.grpc, ...args], { stdin });
 }
@@ -186,15 +192,15 @@ test("A transaction with the same --request-id is applied once.", async () => {
 test("A prefix is counted and deleted at one revision.", async () => {
   for (const key of ["ns-1/a", "ns-1/b", "ns-2/a"]) await put(key, "1");
   const counted = { code: 0, stdout: "Dry run: 2 objects would be deleted.\n", stderr: "" };
-  expect(await command("delete", "--prefix", "ns-1/", "--dry-run")).toMatchObject(counted);
+  expect(await ran("delete", "--prefix", "ns-1/", "--dry-run")).toMatchObject(counted);
   expect(Object.keys(await state())).toHaveLength(3);
   const deleted = {
     code: 0,
     stdout: expect.stringMatching(/^Deleted 2 objects at revision \d+\.\n$/),
   };
-  expect(await command("delete", "--prefix", "ns-1/")).toMatchObject(deleted);
+  expect(await ran("delete", "--prefix", "ns-1/")).toMatchObject(deleted);
   expect(await state()).toEqual({ "ns-2/a": "1" });
-  const all = await command("delete", "--every-key", "-o", "json");
+  const all = await ran("delete", "--every-key", "-o", "json");
   expect(JSON.parse(all.stdout)).toMatchObject({ deleted: "1" });
   expect(await state()).toEqual({});
 });
@@ -218,9 +224,9 @@ test.each([
 test("Several keys are read at one revision; what is missing is named, with exit code 3.", async () => {
   await put("x", "1");
   const second = await put("y", "2");
-  const both = await command("get", "y", "x", "-o", "value");
+  const both = await ran("get", "y", "x", "-o", "value");
   expect(both).toMatchObject({ code: 0, stdout: "2\n1\n", stderr: "" });
-  const missing = await command("get", "x", "no", "y", "none", "-o", "json");
+  const missing = await ran("get", "x", "no", "y", "none", "-o", "json");
   expect(missing).toMatchObject({
     code: 3,
     stderr: "watch-fanout: These do not exist: no, none.\n",
@@ -228,8 +234,8 @@ test("Several keys are read at one revision; what is missing is named, with exit
   const { revision, items } = JSON.parse(missing.stdout);
   expect(items.map(({ key }: { key: string }) => key)).toEqual(["x", "y"]);
   expect(Number(revision)).toBeGreaterThanOrEqual(second);
-  const at = await command("get", "x", "y", "--at", String(second - 1));
+  const at = await ran("get", "x", "y", "--at", String(second - 1));
   expect(at).toMatchObject({ code: 3, stdout: expect.not.stringContaining("y") });
-  const view = await command("get", "x", "y", "--keys-only");
+  const view = await ran("get", "x", "y", "--keys-only");
   expect(view).toMatchObject({ code: 2, stderr: expect.stringContaining("are for one key") });
 });

@@ -3,9 +3,7 @@ import { once } from "node:events";
 import { setTimeout as delay } from "node:timers/promises";
 import { main } from "../../bundle/command.ts";
 import { compileCache } from "../../compile-cache.ts";
-
-/** The pause between two looks at another process, in milliseconds: without one, looking takes the CPU that it needs. */
-const pollMs = 10;
+import { nextPause } from "../../until.ts";
 
 /** How a process ended, and its output. */
 export interface Exit {
@@ -126,10 +124,10 @@ export async function startServe(
 
 /** Requests the URL until the response has this status, and returns its text. */
 export async function untilStatus(url: string, status: number): Promise<string> {
-  for (;;) {
+  for (let pauseMs = 1; ; pauseMs = nextPause(pauseMs)) {
     const response = await fetch(url);
     const text = await response.text();
     if (response.status === status) return text;
-    await delay(pollMs);
+    await delay(pauseMs);
   }
 }

@@ -29,5 +29,5 @@ describeStorage(
       },
     };
   },
-  { keepsOwnHistory: true, histories: 10 },
+  { keepsOwnHistory: true },
 );

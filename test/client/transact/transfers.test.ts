@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import type { Client } from "../../../src/client/client.ts";
 import { type Etcd, startEtcd } from "../../etcd/etcd.ts";
-import fc, { runs } from "../../property.ts";
+import fc, { costlyRuns } from "../../property.ts";
 import { clientFor, type Served, serveEtcd, serveFile, serveMemory, serveRelay } from "./tiers.ts";
 import { Bank, type Transfer } from "./transfers.ts";
 
@@ -56,7 +56,7 @@ describe.each([
         expect(await bank.total(observer)).toBe(Bank.sum);
         expect(await bank.counts(observer, plan.length)).toEqual(plan.map(({ length }) => length));
       }),
-      { numRuns: runs(40) },
+      { numRuns: costlyRuns(40) },
     );
   });
 });

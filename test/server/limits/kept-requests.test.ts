@@ -81,7 +81,7 @@ describe.each(ways)("Of a request sent %s", (_name, headers, frame) => {
     );
     expect(ofKey).toBeLessThan(1.2 * mebibyte);
     const label_selector = Array.from({ length: 1_000 }, (_, j) => `k${j}=`.padEnd(60, "v")).join();
-    const ofSelector = await keptBy(Watch.path, 50, () =>
+    const ofSelector = await keptBy(Watch.path, 25, () =>
       Watch.requestSerialize({ resource, label_selector }),
     );
     expect(ofSelector).toBeLessThan(32 * kibibyte);

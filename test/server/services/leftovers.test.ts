@@ -12,7 +12,7 @@ const { Put } = writeService;
 const resource = "things";
 const fromNow = framed(Watch.requestSerialize({ resource }));
 const withState = framed(Watch.requestSerialize({ resource, send_initial_events: true }));
-const many = rounds(5_000, 3_000);
+const many = rounds(5_000, 2_000);
 /** Streams that are open at once. */
 const atOnce = 500;
 

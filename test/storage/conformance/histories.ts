@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import type { Operation } from "../../../src/storage/memory/mvcc-store.ts";
 import type { Scope } from "../../../src/storage/storage.ts";
-import fc from "../../property.ts";
+import fc, { costlyRuns } from "../../property.ts";
 import { Model, plainObject } from "./model.ts";
 import { exact, linearizable, type Opened, put, remove, type Traits } from "./opened.ts";
 import { StreamReader } from "./stream-reader.ts";
@@ -55,7 +55,7 @@ export function describeHistories(open: () => Promise<Opened>, traits: Traits): 
           await opened.close();
         }
       }),
-      { numRuns: traits.histories ?? 25 },
+      { numRuns: traits.isFast ? 200 : costlyRuns(120) },
     );
   }, 120_000);
 }

@@ -3,16 +3,16 @@ import { hasReason } from "../../../src/base/errors.ts";
 import type { WatchEvent } from "../../../src/model/event.ts";
 import type { Operation } from "../../../src/storage/memory/mvcc-store.ts";
 import type { HistoryRequest, HistoryResult, Storage } from "../../../src/storage/storage.ts";
-import fc, { runs } from "../../property.ts";
+import fc, { costlyRuns, runs } from "../../property.ts";
 import { type PlainEvent, plainEvent } from "./model.ts";
-import { bytes, expectFailure, type Opened, put, remove, storageTest } from "./opened.ts";
+import { bytes, expectFailure, type Opened, put, remove, storageTest, type Traits } from "./opened.ts";
 import { StreamReader } from "./stream-reader.ts";
 
 /** What a change is compared by. */
 type Change = Omit<PlainEvent, "previous">;
 
 /** The history of one key: a page, or all of it. */
-export function describeKeyHistory(open: () => Promise<Opened>): void {
+export function describeKeyHistory(open: () => Promise<Opened>, traits: Traits): void {
   storageTest(open, "returns the changes of a key, the newest first", async (opened) => {
     const { storage } = opened;
     const first = await opened.write([put("a", "1"), put("ab", "another key")]);
@@ -103,7 +103,7 @@ export function describeKeyHistory(open: () => Promise<Opened>): void {
           await opened.close();
         }
       }),
-      { numRuns: runs(32) },
+      { numRuns: traits.isFast ? runs(32) : costlyRuns(32) },
     );
   }, 120_000);
 }

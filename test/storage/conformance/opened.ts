@@ -24,8 +24,8 @@ export interface Traits {
    * watched from.
    */
   readonly keepsOwnHistory?: boolean;
-  /** Number of random histories. Default 25. */
-  readonly histories?: number;
+  /** Whether a case costs almost nothing, so that there are many random histories. */
+  readonly isFast?: boolean;
 }
 
 /** A test with a storage of its own. */

@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import type { SqliteJournal } from "../../../src/storage/journal/sqlite-journal.ts";
-import fc, { runs } from "../../property.ts";
+import fc, { costlyRuns } from "../../property.ts";
 import { JournalModel, type ModelWrite, seen, seenChanges, seenEvents } from "./model.ts";
 import { noBounds, openJournal, state, testFolder } from "./opened.ts";
 
@@ -87,6 +87,6 @@ test("A journal answers as a model does that keeps every change in memory", asyn
         await journal.close();
       }
     }),
-    { numRuns: runs(60) },
+    { numRuns: costlyRuns(60) },
   );
 });

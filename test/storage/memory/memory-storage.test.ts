@@ -17,7 +17,7 @@ function open(options: MemoryStorageOptions, close?: () => Promise<void>): Opene
   };
 }
 
-describeStorage("MemoryStorage", async () => open({ clock: systemClock }), { histories: 200 });
+describeStorage("MemoryStorage", async () => open({ clock: systemClock }), { isFast: true });
 
 describeStorage("A MemoryStorage with a prefix, raw keys, and neighbours", async () => {
   const store = new MemoryStore({ clock: systemClock });
