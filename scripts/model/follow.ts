@@ -156,7 +156,8 @@ class Follower {
     return this.#act("compact", revision) ? undefined : "etcd can't compact that";
   }
 
-  #restore({ revision, isAnnounced }: Step & { step: "restore" }): string | undefined {
+  #restore(step: Step & { step: "restore" }): string | undefined {
+    const { history, revision, isAnnounced } = step;
     this.#settle();
     for (const root of this.#trace.roots) {
       if (this.#cache(root)["step"] === "list") this.#list(root);
@@ -164,7 +165,7 @@ class Follower {
         if (this.#applyOne(root, next) === undefined) this.#early.add(next);
       }
     }
-    const isRestored = this.#act("restore", revision, isAnnounced);
+    const isRestored = this.#act("restore", history, revision, isAnnounced);
     return isRestored ? undefined : "etcd can't be restored to that";
   }
 
@@ -545,7 +546,9 @@ class Follower {
           return `its server has ${this.#cacheRevisionOf(this.#served["server"])}`;
         }
       }
-      if (own().at(-1)?.["revision"] !== all) this.#act("bookmark", this.#client);
+      if (own().at(-1)?.["revision"] !== all && !this.#act("bookmark", this.#client)) {
+        this.#act("repeatBookmark", this.#client);
+      }
       if (this.#differs(own(), response) === undefined) return undefined;
     }
     return own().length === 0 ? "there is nothing to send" : undefined;

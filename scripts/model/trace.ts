@@ -46,8 +46,13 @@ export type Step =
       readonly isOwn?: true;
     }
   | { readonly step: "compact"; readonly revision: number }
-  // Announced: another id is in the marker key.
-  | { readonly step: "restore"; readonly revision: number; readonly isAnnounced: boolean }
+  // To a snapshot of a history: they are numbered, the first is 0. Announced: another id is in the marker key.
+  | {
+      readonly step: "restore";
+      readonly history: number;
+      readonly revision: number;
+      readonly isAnnounced: boolean;
+    }
   // A replica is started; opens its watch after a list, or resumes it; applies what the watch has delivered.
   | { readonly step: "start"; readonly server: string }
   | { readonly step: "follow"; readonly server: string; readonly after: number }

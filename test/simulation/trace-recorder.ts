@@ -63,7 +63,8 @@ export class TraceRecorder {
     cluster.restore = (snapshot) => {
       restore(snapshot);
       const { isMarked: isAnnounced = false } = snapshot;
-      this.#steps.push({ step: "restore", revision: cluster.state.revision, isAnnounced });
+      const { revision } = cluster.state;
+      this.#steps.push({ step: "restore", history: account.origin, revision, isAnnounced });
     };
   }
 
