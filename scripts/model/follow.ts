@@ -1,7 +1,13 @@
 import { Model, type State } from "./compile.ts";
 import { FollowedWrites } from "./follow-writes.ts";
 import { modelFile, start } from "./list-watch.ts";
-import type { Step, Trace, TracedEvent, TracedResponse } from "./trace.ts";
+import {
+  inKeyOrder,
+  type Step,
+  type Trace,
+  type TracedEvent,
+  type TracedResponse,
+} from "./trace.ts";
 import { type Fields, isList, type QuintMap, QuintSet, type Value } from "./values.ts";
 
 /*
@@ -626,22 +632,15 @@ class Follower {
     const revision = added.at(-1)?.["revision"];
     if (revision !== response.revision) return `the model has a response with ${revision}`;
     const events = added.flatMap((one) => listOf(one["events"]) as readonly Fields[]);
-    const own = events.map((event) => this.#textOfOwn(event)).join();
+    const own = inKeyOrder(events.map(ownEvent))
+      .map((event) => this.#textOf(event))
+      .join();
     const traced = response.events.map((event) => this.#textOf(event)).join();
     return own === traced ? undefined : `the model has [${own}]`;
   }
 
   #textOf({ kind, key, mod, create, previous }: TracedEvent): string {
     return `${kind} ${key}@${mod}/${create}${this.#trace.hasPrevious ? ` was ${previous}` : ""}`;
-  }
-
-  #textOfOwn(event: Fields): string {
-    const { mod, create } = event["object"] as Fields;
-    const previous = (event["previous"] as Fields)["mod"];
-    return this.#textOf({
-      ...{ kind: event["kind"] as TracedEvent["kind"], key: event["key"] as number },
-      ...{ mod: mod as number, create: create as number, previous: previous as number },
-    });
   }
 
   // ---- what the trace has later
@@ -725,6 +724,16 @@ class Follower {
   get #served(): Fields {
     return (this.#world["streams"] as QuintMap).get(this.#client) as Fields;
   }
+}
+
+/** An event of the model. */
+function ownEvent(event: Fields): TracedEvent {
+  const { mod, create } = event["object"] as Fields;
+  const previous = (event["previous"] as Fields)["mod"];
+  return {
+    ...{ kind: event["kind"] as TracedEvent["kind"], key: event["key"] as number },
+    ...{ mod: mod as number, create: create as number, previous: previous as number },
+  };
 }
 
 function listOf(value: Value | undefined): readonly Value[] {

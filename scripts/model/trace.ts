@@ -92,3 +92,16 @@ export type Step =
       readonly resume: number | undefined;
       readonly oldest: number | undefined;
     };
+
+/** Those of one revision that follow each other. Whether etcd's order is kept within a revision the checkers show. */
+export function inKeyOrder<Event extends Pick<TracedEvent, "key" | "mod">>(
+  events: readonly Event[],
+): Event[] {
+  const groups: Event[][] = [];
+  for (const event of events) {
+    const last = groups.at(-1);
+    if (last?.[0]?.mod === event.mod) last.push(event);
+    else groups.push([event]);
+  }
+  return groups.flatMap((group) => group.sort((one, other) => one.key - other.key));
+}
