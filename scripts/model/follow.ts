@@ -452,9 +452,11 @@ class Follower {
     if (isRead(stream.call) && isLost) {
       // The service reads again, once its cache has been filled again.
       this.#isCalled = !this.#act("disconnect", this.#client);
-    } else if ((phase === "state" || phase === "list") && revision === first?.revision)
-      this.#act("begin", this.#client);
-    else if (phase === "starting" && (revision ?? 0) >= (required as number))
+    } else if ((phase === "state" || phase === "list") && first !== undefined) {
+      if (revision === first.revision) this.#act("begin", this.#client);
+      else if (this.#revision === first.revision && this.#isLate(String(server), first.revision))
+        this.#act("beginFromEtcd", this.#client);
+    } else if (phase === "starting" && (revision ?? 0) >= (required as number))
       this.#act("begin", this.#client);
   }
 
@@ -493,6 +495,17 @@ class Follower {
     // The cache must not be beyond the state that the client gets.
     if ((this.#cacheRevisionOf(server) ?? 0) > first.revision) this.#state = before;
     return this.#state !== before;
+  }
+
+  /** Whether the next response comes before a server has reached a revision. */
+  #isLate(server: string, revision: number): boolean {
+    for (const step of this.#trace.steps.slice(this.#at)) {
+      if (step.step === "response") return true;
+      if (step.step === "follow" && step.server === server && step.after >= revision) return false;
+      if (step.step === "apply" && step.server === server && step.revision >= revision)
+        return false;
+    }
+    return false;
   }
 
   /** Whether the queue ends with a response. */
