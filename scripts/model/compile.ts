@@ -180,9 +180,31 @@ function check(file: string, path: string): void {
       stdio: ["ignore", "ignore", "pipe"],
     });
     renameSync(out, path);
+  } catch (error) {
+    throw existsSync(out) ? new Error(`${file} is no model:\n${reportIn(out)}`) : error;
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }
+}
+
+/** What Quint reports, which it writes into the file instead of what it has made. */
+function reportIn(out: string): string {
+  const { errors } = JSON.parse(readFileSync(out, "utf8")) as {
+    readonly errors: readonly Report[];
+  };
+  const lines = errors.flatMap(({ explanation, locs }) =>
+    locs.map(({ source, start }) => `${source}:${start.line + 1}:${start.col + 1}: ${explanation}`),
+  );
+  return lines.join("\n");
+}
+
+interface Report {
+  readonly explanation: string;
+  readonly locs: readonly {
+    readonly source: string;
+    /** Counted from 0. */
+    readonly start: { readonly line: number; readonly col: number };
+  }[];
 }
 
 function replaced(of: Declaration, constants: Readonly<Record<string, number>>): Declaration {

@@ -1,7 +1,13 @@
 import { Model, type State } from "./compile.ts";
 import { FollowedWrites } from "./follow-writes.ts";
 import { modelFile, start } from "./list-watch.ts";
-import type { Step, Trace, TracedEvent, TracedResponse } from "./trace.ts";
+import {
+  inKeyOrder,
+  type Step,
+  type Trace,
+  type TracedEvent,
+  type TracedResponse,
+} from "./trace.ts";
 import { type Fields, isList, type QuintMap, QuintSet, type Value } from "./values.ts";
 
 /*
@@ -156,7 +162,8 @@ class Follower {
     return this.#act("compact", revision) ? undefined : "etcd can't compact that";
   }
 
-  #restore({ revision, isAnnounced }: Step & { step: "restore" }): string | undefined {
+  #restore(step: Step & { step: "restore" }): string | undefined {
+    const { history, revision, isAnnounced } = step;
     this.#settle();
     for (const root of this.#trace.roots) {
       if (this.#cache(root)["step"] === "list") this.#list(root);
@@ -164,7 +171,7 @@ class Follower {
         if (this.#applyOne(root, next) === undefined) this.#early.add(next);
       }
     }
-    const isRestored = this.#act("restore", revision, isAnnounced);
+    const isRestored = this.#act("restore", history, revision, isAnnounced);
     return isRestored ? undefined : "etcd can't be restored to that";
   }
 
@@ -445,9 +452,11 @@ class Follower {
     if (isRead(stream.call) && isLost) {
       // The service reads again, once its cache has been filled again.
       this.#isCalled = !this.#act("disconnect", this.#client);
-    } else if ((phase === "state" || phase === "list") && revision === first?.revision)
-      this.#act("begin", this.#client);
-    else if (phase === "starting" && (revision ?? 0) >= (required as number))
+    } else if ((phase === "state" || phase === "list") && first !== undefined) {
+      if (revision === first.revision) this.#act("begin", this.#client);
+      else if (this.#revision === first.revision && this.#isLate(String(server), first.revision))
+        this.#act("beginFromEtcd", this.#client);
+    } else if (phase === "starting" && (revision ?? 0) >= (required as number))
       this.#act("begin", this.#client);
   }
 
@@ -486,6 +495,17 @@ class Follower {
     // The cache must not be beyond the state that the client gets.
     if ((this.#cacheRevisionOf(server) ?? 0) > first.revision) this.#state = before;
     return this.#state !== before;
+  }
+
+  /** Whether the next response comes before a server has reached a revision. */
+  #isLate(server: string, revision: number): boolean {
+    for (const step of this.#trace.steps.slice(this.#at)) {
+      if (step.step === "response") return true;
+      if (step.step === "follow" && step.server === server && step.after >= revision) return false;
+      if (step.step === "apply" && step.server === server && step.revision >= revision)
+        return false;
+    }
+    return false;
   }
 
   /** Whether the queue ends with a response. */
@@ -545,7 +565,9 @@ class Follower {
           return `its server has ${this.#cacheRevisionOf(this.#served["server"])}`;
         }
       }
-      if (own().at(-1)?.["revision"] !== all) this.#act("bookmark", this.#client);
+      if (own().at(-1)?.["revision"] !== all && !this.#act("bookmark", this.#client)) {
+        this.#act("repeatBookmark", this.#client);
+      }
       if (this.#differs(own(), response) === undefined) return undefined;
     }
     return own().length === 0 ? "there is nothing to send" : undefined;
@@ -623,22 +645,15 @@ class Follower {
     const revision = added.at(-1)?.["revision"];
     if (revision !== response.revision) return `the model has a response with ${revision}`;
     const events = added.flatMap((one) => listOf(one["events"]) as readonly Fields[]);
-    const own = events.map((event) => this.#textOfOwn(event)).join();
+    const own = inKeyOrder(events.map(ownEvent))
+      .map((event) => this.#textOf(event))
+      .join();
     const traced = response.events.map((event) => this.#textOf(event)).join();
     return own === traced ? undefined : `the model has [${own}]`;
   }
 
   #textOf({ kind, key, mod, create, previous }: TracedEvent): string {
     return `${kind} ${key}@${mod}/${create}${this.#trace.hasPrevious ? ` was ${previous}` : ""}`;
-  }
-
-  #textOfOwn(event: Fields): string {
-    const { mod, create } = event["object"] as Fields;
-    const previous = (event["previous"] as Fields)["mod"];
-    return this.#textOf({
-      ...{ kind: event["kind"] as TracedEvent["kind"], key: event["key"] as number },
-      ...{ mod: mod as number, create: create as number, previous: previous as number },
-    });
   }
 
   // ---- what the trace has later
@@ -722,6 +737,16 @@ class Follower {
   get #served(): Fields {
     return (this.#world["streams"] as QuintMap).get(this.#client) as Fields;
   }
+}
+
+/** An event of the model. */
+function ownEvent(event: Fields): TracedEvent {
+  const { mod, create } = event["object"] as Fields;
+  const previous = (event["previous"] as Fields)["mod"];
+  return {
+    ...{ kind: event["kind"] as TracedEvent["kind"], key: event["key"] as number },
+    ...{ mod: mod as number, create: create as number, previous: previous as number },
+  };
 }
 
 function listOf(value: Value | undefined): readonly Value[] {

@@ -90,7 +90,7 @@ export const rules: Readonly<Record<string, Rule>> = {
   "a stream that waits gets no bookmark": { guarantee: "Ordered" },
   "a resume point ahead of the cache waits for it": {
     guarantee: "Unique",
-    bounds: { ...smallest, roots: ["a", "b"], faults: 2, revisions: 5, matches: [true, false] },
+    bounds: { ...smallest, roots: ["a", "b"], revisions: 6, calls: ["now"] },
   },
   "the watch begins at the revision of the list": { guarantee: "Reliable" },
   "a compacted resume point is given up": { guarantee: "Reliable" },
@@ -123,10 +123,12 @@ export const rules: Readonly<Record<string, Rule>> = {
   "another history ends every stream": { guarantee: "Honest" },
   "a list is of one history": {
     guarantee: "OneHistory",
+    // One revision in each history: a root reads the id of the first, and the state of the second.
     bounds: {
       ...{ ...smallest, roots: ["a", "b"], clients: ["every", "selected"] },
-      ...{ restores: 1, calls: ["any"] },
+      ...{ revisions: 1, restores: 1, calls: ["any"] },
     },
+    isExhaustive: true,
   },
   "a resume names its history": { guarantee: "OneHistory" },
   "a resumed watch is confirmed": { guarantee: "OneHistory" },

@@ -46,8 +46,13 @@ export type Step =
       readonly isOwn?: true;
     }
   | { readonly step: "compact"; readonly revision: number }
-  // Announced: another id is in the marker key.
-  | { readonly step: "restore"; readonly revision: number; readonly isAnnounced: boolean }
+  // To a snapshot of a history: they are numbered, the first is 0. Announced: another id is in the marker key.
+  | {
+      readonly step: "restore";
+      readonly history: number;
+      readonly revision: number;
+      readonly isAnnounced: boolean;
+    }
   // A replica is started; opens its watch after a list, or resumes it; applies what the watch has delivered.
   | { readonly step: "start"; readonly server: string }
   | { readonly step: "follow"; readonly server: string; readonly after: number }
@@ -87,3 +92,16 @@ export type Step =
       readonly resume: number | undefined;
       readonly oldest: number | undefined;
     };
+
+/** Those of one revision that follow each other. Whether etcd's order is kept within a revision the checkers show. */
+export function inKeyOrder<Event extends Pick<TracedEvent, "key" | "mod">>(
+  events: readonly Event[],
+): Event[] {
+  const groups: Event[][] = [];
+  for (const event of events) {
+    const last = groups.at(-1);
+    if (last?.[0]?.mod === event.mod) last.push(event);
+    else groups.push([event]);
+  }
+  return groups.flatMap((group) => group.sort((one, other) => one.key - other.key));
+}

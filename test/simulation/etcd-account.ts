@@ -9,6 +9,8 @@ import type { Agenda } from "./scheduler.ts";
 /** The true history of the simulated etcd, below the prefix of the resource. */
 export class EtcdAccount {
   readonly eras = [new Era(0, 0, [])];
+  /** The index of the history that the present one was begun from. */
+  origin = 0;
   readonly #cluster: EtcdCluster;
   readonly #prefix: string;
 
@@ -27,6 +29,7 @@ export class EtcdAccount {
   /** etcd is put back to what it was at this revision of that history. */
   beginEra(revision: number, of: Era): void {
     this.eras.push(new Era(this.eras.length, revision, of.upTo(revision)));
+    this.origin = of.index;
   }
 
   /** The mod_revision of each object, by its key. */

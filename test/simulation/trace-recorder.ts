@@ -1,4 +1,10 @@
-import type { Step, Trace, TracedEvent, TracedResponse } from "../../scripts/model/trace.ts";
+import {
+  inKeyOrder,
+  type Step,
+  type Trace,
+  type TracedEvent,
+  type TracedResponse,
+} from "../../scripts/model/trace.ts";
 import type { WatchBatch } from "../../src/model/event.ts";
 import type { Storage, WatchRequest, WatchStream } from "../../src/storage/storage.ts";
 import type { ReaderStep } from "../faults/recorded-reader.ts";
@@ -63,7 +69,8 @@ export class TraceRecorder {
     cluster.restore = (snapshot) => {
       restore(snapshot);
       const { isMarked: isAnnounced = false } = snapshot;
-      this.#steps.push({ step: "restore", revision: cluster.state.revision, isAnnounced });
+      const { revision } = cluster.state;
+      this.#steps.push({ step: "restore", history: account.origin, revision, isAnnounced });
     };
   }
 
@@ -346,17 +353,6 @@ function byRevisionAndKey(
   other: { readonly key: number; readonly revision: number },
 ): number {
   return one.revision - other.revision || one.key - other.key;
-}
-
-/** Those of one revision that follow each other. Whether etcd's order is kept within a revision the checkers show. */
-function inKeyOrder(events: readonly TracedEvent[]): TracedEvent[] {
-  const groups: TracedEvent[][] = [];
-  for (const event of events) {
-    const last = groups.at(-1);
-    if (last?.[0]?.mod === event.mod) last.push(event);
-    else groups.push([event]);
-  }
-  return groups.flatMap((group) => group.sort((one, other) => one.key - other.key));
 }
 
 function tracedEvent({ type, object, previous }: SeenEvent): TracedEvent {
