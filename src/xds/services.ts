@@ -7,7 +7,7 @@ import type { Catalog } from "./catalog.ts";
 import type { FeedTarget } from "./feed.ts";
 import { readInstance } from "./instance.ts";
 import type { InvalidValues } from "./invalid-values.ts";
-import { digestOf, encodeAny, type Sequence, XdsResource } from "./response.ts";
+import { digestOf, encodeAny, type ResourceContent, type XdsResource } from "./response.ts";
 import type { XdsType } from "./types.ts";
 
 /** Number of characters of the hash that is the version of an assignment. */
@@ -16,7 +16,6 @@ const versionLength = 16;
 /** What the services need. */
 export interface ServicesOptions {
   readonly catalog: Catalog;
-  readonly sequence: Sequence;
   readonly invalid: InvalidValues;
   readonly clock: Clock;
   /** How long changes are collected, in milliseconds; 0: they are not, beyond a round. */
@@ -106,7 +105,7 @@ export class Services implements FeedTarget {
   }
 
   #commit(): Promise<void> | undefined {
-    const { catalog, sequence } = this.#options;
+    const { catalog } = this.#options;
     this.#timer = undefined;
     const resources: XdsResource[] = [];
     const removed: string[] = [];
@@ -118,12 +117,13 @@ export class Services implements FeedTarget {
         continue;
       }
       const sorted = [...instances].sort(([a], [b]) => compareKeys(a, b));
-      const content = encodeAssignment(
+      const content = assignmentOf(
+        catalog.type,
         service,
         sorted.map(([, instance]) => instance),
       );
-      const facts = assignmentFacts(catalog.type, service, content, this.#revision);
-      if (current?.version !== facts.version) resources.push(new XdsResource(facts, sequence));
+      if (current?.version === content.version) continue;
+      resources.push(catalog.make(service, content, this.#revision));
     }
     this.#changed.clear();
     return catalog.commit(resources, removed, this.#revision);
@@ -131,22 +131,17 @@ export class Services implements FeedTarget {
 }
 
 /**
- * The assignment of a service without instances. A client that asks for a service gets this one: in the state-of-the-world
- * protocol it could not learn that the last instance is gone otherwise.
+ * The assignment of a service to instances. A client that asks for a service without any gets one, too: in the
+ * state-of-the-world protocol it could not learn that the last instance is gone otherwise.
  */
-export function emptyAssignment(
+export function assignmentOf(
   type: XdsType,
   service: string,
-  revision: number,
-  sequence: Sequence,
-): XdsResource {
-  const content = encodeAssignment(service, []);
-  return new XdsResource(assignmentFacts(type, service, content, revision), sequence);
-}
-
-function assignmentFacts(type: XdsType, service: string, content: Buffer, revision: number) {
+  instances: Iterable<EncodedInstance>,
+): ResourceContent {
+  const content = encodeAssignment(service, instances);
   const version = digestOf(content).slice(0, versionLength);
-  return { type, name: service, version, any: encodeAny(type.url, content), revision };
+  return { version, any: encodeAny(type.url, content) };
 }
 
 /** The service of an instance's key; undefined: it is no key of an instance. */
