@@ -83,11 +83,6 @@ export class Catalog {
     return this.#resources;
   }
 
-  /** Number of followed names, and of followers of all. */
-  get followed(): { readonly names: number; readonly ofAll: number } {
-    return { names: this.#byName.size, ofAll: this.#ofAll.size };
-  }
-
   /** The resource that clients get for a followed name; undefined: it does not exist. */
   get(name: string): XdsResource | undefined {
     const resource = this.#resources.get(name) ?? this.#absent.get(name);

@@ -9,6 +9,9 @@ import { InvalidValue } from "./any-types.ts";
 const maxLines = 100;
 const linesPerSecond = 1;
 
+/** Maximum number of values that are shown. */
+const maxShown = 100;
+
 /** Maximum length of why a value is invalid, in characters. */
 const maxLength = 500;
 
@@ -39,12 +42,11 @@ export class InvalidValues {
     return this.#known.size;
   }
 
-  /** The first of them. */
-  first(count: number): readonly InvalidEntry[] {
+  /** Those that are shown. */
+  get first(): readonly InvalidEntry[] {
     const entries: InvalidEntry[] = [];
     for (const [key, why] of this.#known) {
-      if (entries.length === count) break;
-      entries.push({ key, why });
+      if (entries.push({ key, why }) === maxShown) break;
     }
     return entries;
   }

@@ -11,12 +11,8 @@ import { assignmentOf, Services } from "./services.ts";
 import { type CaughtUp, StoredType } from "./stored-types.ts";
 import { type TypeName, type XdsType, xdsTypes } from "./types.ts";
 
-/** Number of invalid values that are shown of each type. */
-const maxShown = 100;
-
 /** What a type is served from. */
 export interface ServedFrom {
-  readonly type: TypeName;
   /** The name of the resource. */
   readonly name: string;
   readonly resource: ServedResource;
@@ -41,8 +37,6 @@ export interface TypeReport {
   readonly served: number;
   /** Number of instances that assignments were computed from; undefined: the type is stored. */
   readonly instances: number | undefined;
-  /** Number of names that clients ask for, and of streams that ask for all. */
-  readonly followed: { readonly names: number; readonly ofAll: number };
   /** Number of invalid values, and the first of them. */
   readonly invalid: number;
   readonly firstInvalid: readonly InvalidEntry[];
@@ -76,12 +70,11 @@ export class ServedType {
     const isComputed = type.name === "eds";
     const contentOfAbsent = (service: string) => assignmentOf(type, service, []);
     const catalog = new Catalog({ type, clock, ...(isComputed && { contentOfAbsent }) });
-    if (isComputed) this.#services = new Services({ catalog, invalid, clock, debounceMs });
-    const target: FeedTarget =
-      this.#services ?? new StoredType({ catalog, types, invalid, caughtUp });
+    if (isComputed) this.#services = new Services({ catalog, clock, debounceMs });
+    const target: FeedTarget = this.#services ?? new StoredType({ catalog, types, caughtUp });
     this.type = type;
     this.catalog = catalog;
-    this.feed = new Feed({ resource, target, clock, logger, random });
+    this.feed = new Feed({ resource, target, invalid, clock, logger, random });
     this.accessToAll = { verb: "watch", resource: name, scope: { prefix: "" } };
     this.#resource = name;
     this.#invalid = invalid;
@@ -94,11 +87,11 @@ export class ServedType {
   }
 
   report(): TypeReport {
-    const { catalog } = this;
+    const { type, catalog } = this;
     return {
-      ...{ type: this.type.name, resource: this.#resource, served: catalog.resources.size },
-      ...{ instances: this.#services?.instances, followed: catalog.followed },
-      ...{ invalid: this.#invalid.size, firstInvalid: this.#invalid.first(maxShown) },
+      ...{ type: type.name, resource: this.#resource, served: catalog.resources.size },
+      ...{ instances: this.#services?.instances },
+      ...{ invalid: this.#invalid.size, firstInvalid: this.#invalid.first },
     };
   }
 

@@ -6,7 +6,6 @@ import { type EncodedInstance, encodeAssignment, encodeInstance } from "./assign
 import type { Catalog } from "./catalog.ts";
 import type { FeedTarget } from "./feed.ts";
 import { readInstance } from "./instance.ts";
-import type { InvalidValues } from "./invalid-values.ts";
 import { digestOf, encodeAny, type ResourceContent, type XdsResource } from "./response.ts";
 import type { XdsType } from "./types.ts";
 
@@ -16,7 +15,6 @@ const versionLength = 16;
 /** What the services need. */
 export interface ServicesOptions {
   readonly catalog: Catalog;
-  readonly invalid: InvalidValues;
   readonly clock: Clock;
   /** How long changes are collected, in milliseconds; 0: they are not, beyond a round. */
   readonly debounceMs: number;
@@ -47,23 +45,34 @@ export class Services implements FeedTarget {
     return count;
   }
 
-  remove(key: string): void {
+  *keys(): Iterable<string> {
+    for (const instances of this.#services.values()) yield* instances.keys();
+  }
+
+  put({ key, value, modRevision }: StoredObject): void {
     const service = serviceOf(key);
-    this.#options.invalid.delete(key);
-    const instances = service === undefined ? undefined : this.#services.get(service);
-    if (service === undefined || instances?.delete(key) !== true) return;
+    if (service === undefined) {
+      throw new InvalidValue(
+        "Its key is not SERVICE/INSTANCE, with the instance behind the last slash.",
+      );
+    }
+    const instance = encodeInstance(readInstance(value), modRevision);
+    const instances = this.#services.get(service);
+    if (instances === undefined) this.#services.set(service, new Map([[key, instance]]));
+    else instances.set(key, instance);
+    this.#changed.add(service);
+  }
+
+  remove(key: string): void {
+    const service = serviceOf(key) ?? "";
+    const instances = this.#services.get(service);
+    if (instances?.delete(key) !== true) return;
     if (instances.size === 0) this.#services.delete(service);
     this.#changed.add(service);
   }
 
-  commit(revision: number, keys: ReadonlySet<string> | undefined): Promise<void> | undefined {
-    const { clock, debounceMs, catalog, invalid } = this.#options;
-    if (keys !== undefined) {
-      for (const instances of this.#services.values()) {
-        for (const key of instances.keys()) if (!keys.has(key)) this.remove(key);
-      }
-      invalid.retain((key) => keys.has(key));
-    }
+  commit(revision: number): Promise<void> | undefined {
+    const { clock, debounceMs, catalog } = this.#options;
     this.#revision = revision;
     if (this.#changed.size === 0 && catalog.isSynced) return undefined;
     if (debounceMs === 0 || !catalog.isSynced) return this.#commit();
@@ -81,27 +90,6 @@ export class Services implements FeedTarget {
   /** Commits nothing more. Idempotent. */
   close(): void {
     this.#timer?.cancel();
-  }
-
-  put(object: StoredObject): void {
-    const { invalid } = this.#options;
-    const { key, value, modRevision } = object;
-    const service = serviceOf(key);
-    try {
-      if (service === undefined) {
-        throw new InvalidValue(
-          "Its key is not SERVICE/INSTANCE, with the instance behind the last slash.",
-        );
-      }
-      const instance = encodeInstance(readInstance(value), modRevision);
-      invalid.delete(key);
-      const instances = this.#services.get(service);
-      if (instances === undefined) this.#services.set(service, new Map([[key, instance]]));
-      else instances.set(key, instance);
-      this.#changed.add(service);
-    } catch (error) {
-      invalid.add(key, error);
-    }
   }
 
   #commit(): Promise<void> | undefined {

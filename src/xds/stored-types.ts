@@ -2,7 +2,6 @@ import type { StoredObject } from "../model/object.ts";
 import type { AnyTypes } from "./any-types.ts";
 import type { Catalog } from "./catalog.ts";
 import type { FeedTarget } from "./feed.ts";
-import type { InvalidValues } from "./invalid-values.ts";
 import { digestOf, type XdsResource } from "./response.ts";
 import type { TypeName } from "./types.ts";
 
@@ -25,7 +24,6 @@ export type CaughtUp = (types: readonly TypeName[], revision: number) => Promise
 export interface StoredTypeOptions {
   readonly catalog: Catalog;
   readonly types: AnyTypes;
-  readonly invalid: InvalidValues;
   readonly caughtUp: CaughtUp;
 }
 
@@ -44,43 +42,34 @@ export class StoredType implements FeedTarget {
     this.#options = options;
   }
 
+  keys(): Iterable<string> {
+    return [...this.#options.catalog.resources.keys(), ...this.#changes.keys()];
+  }
+
+  put({ key, modRevision, value }: StoredObject, historyId: string): void {
+    const { catalog, types } = this.#options;
+    const any = types.read(catalog.type, key, value);
+    const version = versionAt(modRevision, historyId, any);
+    const current = catalog.resources.get(key);
+    // Of a change that is not committed yet, this one is the next.
+    if (current?.version === version) {
+      this.#changes.delete(key);
+      this.#leaving.delete(current);
+    } else this.#changes.set(key, catalog.make(key, { version, any }, modRevision));
+  }
+
   remove(key: string): void {
-    this.#options.invalid.delete(key);
     this.#changes.set(key, undefined);
   }
 
-  commit(revision: number, keys: ReadonlySet<string> | undefined): Promise<void> | undefined {
-    const { catalog, invalid, caughtUp } = this.#options;
-    if (keys !== undefined) {
-      for (const name of [...catalog.resources.keys(), ...this.#changes.keys()]) {
-        if (!keys.has(name)) this.#changes.set(name, undefined);
-      }
-      invalid.retain((key) => keys.has(key));
-    }
+  commit(revision: number): Promise<void> | undefined {
+    const { catalog, caughtUp } = this.#options;
     const changes = this.#changes;
     if (changes.size === 0 && catalog.isSynced) return undefined;
     this.#changes = new Map();
     const isFree = !catalog.type.refersToClusters || !catalog.isSynced;
     if (isFree) return this.#commit(changes, revision);
     return caughtUp(["cds", "eds"], revision).then(() => this.#commit(changes, revision));
-  }
-
-  put(object: StoredObject, historyId: string): void {
-    const { catalog, types, invalid } = this.#options;
-    const { key, modRevision, value } = object;
-    try {
-      const any = types.read(catalog.type, key, value);
-      const version = versionAt(modRevision, historyId, any);
-      invalid.delete(key);
-      const current = catalog.resources.get(key);
-      // Of a change that is not committed yet, this one is the next.
-      if (current?.version === version) {
-        this.#changes.delete(key);
-        this.#leaving.delete(current);
-      } else this.#changes.set(key, catalog.make(key, { version, any }, modRevision));
-    } catch (error) {
-      invalid.add(key, error);
-    }
   }
 
   #commit(

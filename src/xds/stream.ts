@@ -147,7 +147,9 @@ export class XdsStream extends MessageSender implements OpenStream {
       }
       if (response === undefined) continue;
       const { type, resources } = response;
-      if (type.name === "cds" && resources.length > 0) this.#warming.begin(response.number);
+      if (type.name === "cds" && resources.length > 0) {
+        this.#warming.begin(response.number, this.#of("eds"));
+      }
       const frames = response.frames(this.isDelta);
       this.context.observer?.sent(this.method.name, 1, sizeOf(frames) - prefixSize);
       return frames;
