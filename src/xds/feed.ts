@@ -104,7 +104,7 @@ export class Feed {
     const { signal } = this.#closing;
     const backoff = new Backoff(defaultBackoffBounds, random);
     while (!signal.aborted) {
-      if (!resource.ready) await this.#untilReady();
+      if (!resource.ready) await this.#woken();
       if (signal.aborted) return;
       const watch = resource.watch({
         ...{ scope: { prefix: "" }, afterRevision: 0, sendInitialEvents: true },
@@ -113,7 +113,15 @@ export class Feed {
       this.#watch = watch;
       this.#historyId = resource.currentHistoryId;
       this.#keys = new Set();
-      await this.#follow(watch, () => backoff.reset());
+      watch.onReadable(() => this.#wake?.());
+      while (!signal.aborted) {
+        const more = this.#woken();
+        await this.#takeAll();
+        if (watch.ended !== undefined) break;
+        backoff.reset();
+        this.#outage.ended("a watch for xDS is open again");
+        await more;
+      }
       watch.close();
       const { ended } = watch;
       if (signal.aborted || hasReason(ended, "DRAINING")) return;
@@ -123,25 +131,11 @@ export class Feed {
     }
   }
 
-  #untilReady(): Promise<void> {
+  /** Resolves when there may be more to do. */
+  #woken(): Promise<void> {
     return new Promise((resolve) => {
       this.#wake = resolve;
     });
-  }
-
-  /** Resolves when the watch has ended. */
-  async #follow(watch: WatchStream, onState: () => void): Promise<void> {
-    watch.onReadable(() => this.#wake?.());
-    while (!this.#closing.signal.aborted) {
-      const more = new Promise<void>((resolve) => {
-        this.#wake = resolve;
-      });
-      await this.#takeAll();
-      if (watch.ended !== undefined) return;
-      onState();
-      this.#outage.ended("a watch for xDS is open again");
-      await more;
-    }
   }
 
   /** Takes what can be read, behind what is being taken. Never rejects. */

@@ -5,7 +5,7 @@ import type { Access } from "../policy/access.ts";
 import { MessageSender, type SlowEnd } from "../server/calls/message-sender.ts";
 import { refused, toClientError, tooMuchRetained } from "../server/calls/refusals.ts";
 import type { ServerCall } from "../server/calls/server-call.ts";
-import type { ServiceContext } from "../server/calls/service-context.ts";
+import { expiryOf, type ServiceContext } from "../server/calls/service-context.ts";
 import { freeRetainedBytes } from "../server/calls/unary-call.ts";
 import type { Reservation } from "../server/kernel/ledger.ts";
 import { nextStreamId, type OpenStream } from "../server/kernel/open-streams.ts";
@@ -30,8 +30,6 @@ export interface XdsStreamOptions {
   readonly method: XdsMethod;
   /** The types, in the order in which they are sent. */
   readonly types: readonly ServedType[];
-  /** When it reaches the maximum age, in the clock's milliseconds; undefined: never. */
-  readonly expiresAt: number | undefined;
   readonly onClosed: (stream: XdsStream) => void;
 }
 
@@ -43,6 +41,8 @@ export class XdsStream extends MessageSender implements OpenStream {
   readonly id = nextStreamId();
   readonly streamKind = "xds";
   readonly openedAt: number;
+  /** When it reaches its maximum age. */
+  readonly #expiresAt: number;
   readonly method: XdsMethod;
   readonly #options: XdsStreamOptions;
   /** Of the types that the client has asked for. */
@@ -59,6 +59,7 @@ export class XdsStream extends MessageSender implements OpenStream {
     this.#options = options;
     this.method = options.method;
     this.openedAt = context.clock.now();
+    this.#expiresAt = expiryOf(context) ?? Infinity;
     this.#warming = new Warming(context.clock, () => this.pump());
     call.onOver(() => this.close());
     context.streams.add(this);
@@ -115,9 +116,7 @@ export class XdsStream extends MessageSender implements OpenStream {
 
   /** Called about once a second. */
   check(): void {
-    const { expiresAt } = this.#options;
-    if (expiresAt !== undefined && this.context.clock.now() >= expiresAt)
-      this.endBecause(expired());
+    if (this.context.clock.now() >= this.#expiresAt) this.endBecause(expired());
   }
 
   evict(error: WatchFanoutError): void {

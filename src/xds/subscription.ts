@@ -42,23 +42,23 @@ const noVersions: ReadonlyMap<string, string> = new Map();
 /** What one stream asks for of one type, and what of that its client has. */
 export class XdsSubscription implements Asking, Follower {
   readonly catalog: Catalog;
+  isOfAll = false;
+  phase: Asking["phase"] = "new";
+  /** The response that was sent last, and the nonce of the last one that the client has confirmed or refused; 0: none. */
+  sent: XdsResponse | undefined;
+  confirmed = 0;
   readonly #stream: SubscriptionOwner;
   /** The names that it asks for, with what the client has. */
   readonly #names = new Map<string, Sent>();
   #nameCharacters = 0;
   /** Names that may have to be sent, of those and of all. */
   readonly #pending = new Set<string>();
-  #isOfAll = false;
-  #phase: Asking["phase"] = "new";
   /** Of all: the last commit that the client has, or whose changes are pending. Infinity: it was sent nothing of all. */
   #generation = Infinity;
   /** The versions that the client has of all; undefined: what differs is pending. None: it has asked for all again. */
   #versions: ReadonlyMap<string, string> | undefined;
   /** Whether a response is due even if it says nothing. */
   #mustRespond = false;
-  /** The response that was sent last, and the nonce of the last one that the client has confirmed or refused; 0: none. */
-  sent: XdsResponse | undefined;
-  confirmed = 0;
 
   constructor(catalog: Catalog, stream: SubscriptionOwner) {
     this.catalog = catalog;
@@ -74,14 +74,6 @@ export class XdsSubscription implements Asking, Follower {
     let bytes = this.#nameCharacters * textsPerName + this.#names.size * bytesPerName;
     for (const name of this.#versions?.keys() ?? nothing) bytes += name.length + bytesPerName;
     return bytes;
-  }
-
-  get isOfAll(): boolean {
-    return this.#isOfAll;
-  }
-
-  get phase(): Asking["phase"] {
-    return this.#phase;
   }
 
   /** What a request asks for beyond what was asked for before. Undefined: it changes nothing. */
@@ -107,16 +99,16 @@ export class XdsSubscription implements Asking, Follower {
     versions: ReadonlyMap<string, string>,
   ): void {
     const { catalog } = this;
-    const known = this.#phase === "new" ? versions : noVersions;
-    this.#phase = isUnnamed ? "unnamed" : "named";
+    const known = this.phase === "new" ? versions : noVersions;
+    this.phase = isUnnamed ? "unnamed" : "named";
     if (all === true) {
-      if (!this.#isOfAll) this.#generation = Infinity;
-      this.#isOfAll = true;
+      if (!this.isOfAll) this.#generation = Infinity;
+      this.isOfAll = true;
       this.#versions ??= known;
       catalog.followAll(this);
       this.#mustRespond = known.size === 0;
     } else if (all === false) {
-      this.#isOfAll = false;
+      this.isOfAll = false;
       this.#versions = undefined;
       catalog.unfollowAll(this);
       for (const [name, sent] of this.#names) if (sent === released) this.#forget(name);
@@ -152,14 +144,14 @@ export class XdsSubscription implements Asking, Follower {
   get hasPending(): boolean {
     if (!this.catalog.isSynced) return false;
     if (this.#mustRespond || this.#versions !== undefined || this.#pending.size > 0) return true;
-    return this.#isOfAll && this.#generation < this.catalog.generation;
+    return this.isOfAll && this.#generation < this.catalog.generation;
   }
 
   /** Whether all that it has to send is that resources which the client has were removed. */
   get hasOnlyRemovals(): boolean {
     if (this.#mustRespond || this.#versions !== undefined) return false;
     for (const name of this.#pending) if (!this.#isRemoval(name)) return false;
-    return !this.#isOfAll || this.catalog.hasOnlyRemovedSince(this.#generation);
+    return !this.isOfAll || this.catalog.hasOnlyRemovedSince(this.#generation);
   }
 
   /**
@@ -193,7 +185,7 @@ export class XdsSubscription implements Asking, Follower {
 
   /** Whether names that it no longer asks for are released. */
   get #releasesNames(): boolean {
-    return this.#isOfAll && this.#stream.isDelta;
+    return this.isOfAll && this.#stream.isDelta;
   }
 
   #remove(name: string): void {
@@ -228,7 +220,7 @@ export class XdsSubscription implements Asking, Follower {
   #next(keepsRemoved: boolean): XdsResponse | "lost" | undefined {
     const { catalog } = this;
     const { isDelta } = this.#stream;
-    const shared = this.#isOfAll ? this.#addChanges(keepsRemoved) : undefined;
+    const shared = this.isOfAll ? this.#addChanges(keepsRemoved) : undefined;
     if (shared !== undefined) return shared;
     const { resources, removed } = this.#takePending(keepsRemoved);
     const isNew = resources.length > 0 || (removed.length > 0 && (isDelta || this.#repeatsAll));
@@ -307,8 +299,8 @@ export class XdsSubscription implements Asking, Follower {
     const { catalog } = this;
     const had = this.#pending.size === 0 ? nothing : (this.sent?.resources ?? nothing);
     const kept = had.filter(({ name }) => this.#pending.has(name));
-    if (this.#isOfAll && kept.length === 0) return catalog.whole();
-    const current = this.#isOfAll
+    if (this.isOfAll && kept.length === 0) return catalog.whole();
+    const current = this.isOfAll
       ? [...catalog.resources.values()]
       : [...this.#names.keys()].flatMap((name) => catalog.get(name) ?? []);
     const resources = [...current, ...kept];

@@ -8,7 +8,7 @@ import { refusalOfRequest } from "../server/calls/authorization.ts";
 import { type BidiMethod, type Door, methodOf } from "../server/calls/methods.ts";
 import { admitStream } from "../server/calls/request-streams.ts";
 import { type NextRequest, RefusedRequest, type ServerCall } from "../server/calls/server-call.ts";
-import { expiryOf, type ServiceContext } from "../server/calls/service-context.ts";
+import type { ServiceContext } from "../server/calls/service-context.ts";
 import { Rounds } from "../server/kernel/rounds.ts";
 import { statusOf } from "../wire/errors.ts";
 import type { Change } from "./change.ts";
@@ -107,7 +107,7 @@ export class XdsDoor implements Door {
       return;
     }
     const stream = new XdsStream(call, context, {
-      ...{ method, types: this.#types.all, expiresAt: expiryOf(context) },
+      ...{ method, types: this.#types.all },
       onClosed: (closed) => this.#streams.delete(closed),
     });
     this.#streams.add(stream);
