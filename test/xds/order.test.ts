@@ -93,7 +93,7 @@ describe("A route to a new cluster", () => {
   });
 
   it("waits for the client, however long ago other clusters were sent", async () => {
-    const { stream, put, clock } = await serveOne();
+    const { stream, put, clock, door } = await serveOne();
     await put("cds/earlier", edsCluster("earlier"));
     await confirm(stream, 3);
     // What follows shows that the server has read it.
@@ -102,7 +102,10 @@ describe("A route to a new cluster", () => {
     clock.advance(60_000);
     await put("cds/new", edsCluster("new"));
     await put("rds/main", route("main", "new"));
+    await put("rds/other", route("other", "new"));
     expect((await stream.response(5)).type).toBe("cds");
+    // Both routes were committed in order, so that the first one waits for the client alone.
+    await until("the routes", () => servedOf(door, "rds") === 2);
     await put("eds/old/2", { address: "10.0.0.9", port: 80 });
     expect((await stream.response(6)).type).toBe("eds");
     await confirm(stream, 5);
