@@ -37,7 +37,7 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
     "wire",
     "xds",
   ],
-  config: ["cacher", "codec", "identity", "policy"],
+  config: ["cacher", "codec", "identity", "policy", "xds"],
   telemetry: ["cacher", "etcd-api", "identity", "policy", "server", "storage", "xds"],
   "etcd-api": [
     "cacher",

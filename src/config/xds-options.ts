@@ -1,21 +1,19 @@
+import { type TypeName, typeNames } from "../xds/types.ts";
 import { durationOption, type OptionDefinition } from "./option-definition.ts";
 import { isResourceName } from "./resource-settings.ts";
 import { parsed } from "./value-types.ts";
 
-/** The types of xDS that can be served, by their short names. */
-const xdsTypeNames = ["cds", "eds", "lds", "rds", "sds"] as const;
-
 /** A type of xDS, and the name of the resource that it is served from. */
 export interface XdsMapping {
-  readonly type: (typeof xdsTypeNames)[number];
+  readonly type: TypeName;
   readonly resource: string;
 }
 
 const mapping = parsed(
-  `TYPE=RESOURCE, with TYPE one of ${xdsTypeNames.join(", ")} and the name of a resource, such as eds=instances`,
+  `TYPE=RESOURCE, with TYPE one of ${typeNames.join(", ")} and the name of a resource, such as eds=instances`,
   (input): XdsMapping | undefined => {
     const [name, resource = "", ...rest] = input.split("=");
-    const type = xdsTypeNames.find((known) => known === name);
+    const type = typeNames.find((known) => known === name);
     const isValid = rest.length === 0 && isResourceName(resource);
     return type !== undefined && isValid ? { type, resource } : undefined;
   },

@@ -73,7 +73,7 @@ export class AnyTypes {
     try {
       fromBinary(schema, value);
     } catch (error) {
-      throw new InvalidValue(`It is not a ${message}: ${messageOf(error)}.`);
+      throw new InvalidValue(`It is no valid ${message}: ${messageOf(error)}.`);
     }
   }
 }

@@ -3,7 +3,7 @@ import { StructSchema } from "@bufbuild/protobuf/wkt";
 import { messageOf } from "../base/errors.ts";
 import { bytesFieldSize, numberFieldSize, WireWriter } from "../protobuf/wire-writer.ts";
 import { InvalidValue } from "./any-types.ts";
-import type { Instance, Locality } from "./instance.ts";
+import type { Instance } from "./instance.ts";
 
 /** The name in an endpoint's metadata under which load balancers look for theirs. */
 const metadataName = "envoy.lb";
@@ -20,7 +20,7 @@ export interface EncodedInstance {
   readonly weight: number;
   /** Names its locality. */
   readonly localityName: string;
-  readonly locality: Locality;
+  readonly locality: Instance["locality"];
   /** Its envoy.config.endpoint.v3.LbEndpoint, as a field of the LocalityLbEndpoints. */
   readonly endpoint: Uint8Array;
 }
@@ -32,13 +32,15 @@ export function encodeInstance(instance: Instance, modRevision: number): Encoded
   const endpoint = message(
     nested(0x0a, nested(0x0a, nested(0x0a, socketAddress))),
     number(0x10, health),
-    metadata === undefined ? none : nested(0x1a, nested(0x0a, metadataEntry(metadata))),
+    metadata === undefined
+      ? none
+      : nested(0x1a, nested(0x0a, metadataEntry(metadata as JsonObject))),
     weight === undefined ? none : nested(0x22, number(0x08, weight)),
   );
   return {
     address: `${address} ${port}`,
     ...{ modRevision, priority, weight: weight ?? 1, locality },
-    localityName: JSON.stringify([priority, locality.region, locality.zone, locality.subZone]),
+    localityName: JSON.stringify([priority, locality.region, locality.zone, locality.sub_zone]),
     endpoint: nested(0x12, endpoint),
   };
 }
@@ -78,10 +80,10 @@ function encodeLocality(
   priorities: readonly number[],
 ): Buffer {
   const [first] = endpoints;
-  const { region = "", zone = "", subZone = "" } = first?.locality ?? {};
+  const { region = "", zone = "", sub_zone = "" } = first?.locality ?? {};
   const weight = endpoints.reduce((sum, each) => sum + each.weight, 0);
   return Buffer.concat([
-    nested(0x0a, message(text(0x0a, region), text(0x12, zone), text(0x1a, subZone))),
+    nested(0x0a, message(text(0x0a, region), text(0x12, zone), text(0x1a, sub_zone))),
     ...endpoints.map(({ endpoint }) => endpoint),
     nested(0x1a, number(0x08, Math.min(weight, maxWeight))),
     number(0x28, priorities.indexOf(first?.priority ?? 0)),

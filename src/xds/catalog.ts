@@ -1,11 +1,11 @@
 import type { Clock } from "../base/clock.ts";
 import { runInTimeSlices, type TimeSlicedWork } from "../base/event-loop-turns.ts";
 import { Fifo } from "../base/fifo.ts";
-import { type Sequence, type XdsResource, XdsResponse } from "./response.ts";
+import { type ResourceContent, XdsResource, XdsResponse } from "./response.ts";
 import type { XdsType } from "./types.ts";
 
-/** Maximum number of changed names in the commits that are kept for clients that are behind. */
-const maxLoggedNames = 20_000;
+/** Maximum number of changed names that are kept for clients that are behind. Those of the last commit are, in any case. */
+const maxLogged = 20_000;
 
 /** Maximum number of resources that are kept of those that were made for names without one. Others are made again. */
 const maxAbsent = 1_000;
@@ -22,21 +22,21 @@ export interface Follower {
 }
 
 /**
- * A name that a commit has changed, and the version before; undefined: there was no resource. The resource itself is not kept:
+ * A name that a commit has changed, and its version before; undefined: there was no resource. The resource itself is not kept:
  * assignments may be large, and a client gets the current one.
  */
-type Replaced = readonly [name: string, version: string | undefined];
-
-/** What changes since a commit, by name; undefined: it was removed. */
-export type Changes = Map<string, XdsResource | undefined>;
+interface Replaced {
+  readonly generation: number;
+  readonly name: string;
+  readonly version: string | undefined;
+}
 
 /** What a catalog needs. */
 export interface CatalogOptions {
   readonly type: XdsType;
   readonly clock: Clock;
-  readonly sequence: Sequence;
-  /** Makes what clients get for a name that has no resource. Absent: it does not exist for them. */
-  readonly makeAbsent?: (name: string, revision: number) => XdsResource;
+  /** What clients get for a name that has no resource. Absent: it does not exist for them. */
+  readonly contentOfAbsent?: ((name: string) => ResourceContent) | undefined;
 }
 
 /**
@@ -46,33 +46,32 @@ export interface CatalogOptions {
 export class Catalog {
   readonly type: XdsType;
   readonly #clock: Clock;
-  readonly #sequence: Sequence;
-  readonly #makeAbsent: CatalogOptions["makeAbsent"];
+  readonly #contentOfAbsent: CatalogOptions["contentOfAbsent"];
   readonly #resources = new Map<string, XdsResource>();
   /** What was made for followed names without a resource, the oldest first. */
   readonly #absent = new Map<string, XdsResource>();
   readonly #byName = new Map<string, Set<Follower>>();
   readonly #ofAll = new Set<Follower>();
-  /** The last commits, the oldest first, and the number of their names. */
-  readonly #log = new Fifo<readonly Replaced[]>();
-  #loggedNames = 0;
-  #last: { readonly response: XdsResponse; readonly generation: number } | undefined;
-  #all: { readonly response: XdsResponse; readonly generation: number } | undefined;
+  /** What the last commits have changed, the oldest first, and the last generation of which that is not known any more. */
+  readonly #log = new Fifo<Replaced>();
+  #forgotten = 0;
+  /** The responses that most followers of all get: with the last commit, and with all resources. */
+  #last: XdsResponse | undefined;
+  #whole: XdsResponse | undefined;
   #generation = 0;
-  #lastBytes = 0;
   #revision = 0;
-  #isSynced = false;
+  /** The number of the last resource or response, which is its nonce. */
+  #number = 0;
 
-  constructor({ type, clock, sequence, makeAbsent }: CatalogOptions) {
+  constructor({ type, clock, contentOfAbsent }: CatalogOptions) {
     this.type = type;
     this.#clock = clock;
-    this.#sequence = sequence;
-    this.#makeAbsent = makeAbsent;
+    this.#contentOfAbsent = contentOfAbsent;
   }
 
   /** Whether it has had the whole state once. Before that it says nothing about what exists. */
   get isSynced(): boolean {
-    return this.#isSynced;
+    return this.#generation > 0;
   }
 
   /** The number of the last commit. */
@@ -80,36 +79,26 @@ export class Catalog {
     return this.#generation;
   }
 
-  /** Size of the resources of the last commit, in bytes. */
-  get lastBytes(): number {
-    return this.#lastBytes;
-  }
-
-  /** The revision of the store at the last commit. */
-  get revision(): number {
-    return this.#revision;
-  }
-
   get resources(): ReadonlyMap<string, XdsResource> {
     return this.#resources;
-  }
-
-  /** Number of followed names, and of followers of all. */
-  get followed(): { readonly names: number; readonly ofAll: number } {
-    return { names: this.#byName.size, ofAll: this.#ofAll.size };
   }
 
   /** The resource that clients get for a followed name; undefined: it does not exist. */
   get(name: string): XdsResource | undefined {
     const resource = this.#resources.get(name) ?? this.#absent.get(name);
-    if (resource !== undefined || this.#makeAbsent === undefined || !this.#byName.has(name)) {
+    if (resource !== undefined || this.#contentOfAbsent === undefined || !this.#byName.has(name)) {
       return resource;
     }
-    const made = this.#makeAbsent(name, this.#revision);
+    const made = this.make(name, this.#contentOfAbsent(name), this.#revision);
     this.#absent.set(name, made);
     const [oldest] = this.#absent.keys();
     if (this.#absent.size > maxAbsent && oldest !== undefined) this.#absent.delete(oldest);
     return made;
+  }
+
+  /** Makes a resource, which is current once it is committed. */
+  make(name: string, content: ResourceContent, revision: number): XdsResource {
+    return new XdsResource(this.type, name, content, { revision, number: ++this.#number });
   }
 
   follow(name: string, follower: Follower): void {
@@ -145,22 +134,23 @@ export class Catalog {
     revision: number,
   ): Promise<void> | undefined {
     this.#revision = Math.max(this.#revision, revision);
-    const isFirst = !this.#isSynced;
-    this.#isSynced = true;
+    const isFirst = !this.isSynced;
     const changed = [...resources.map(({ name }) => name), ...removed];
     if (changed.length === 0 && !isFirst) return undefined;
-    this.#log.push(changed.map((name) => [name, this.#resources.get(name)?.version]));
+    const generation = ++this.#generation;
+    for (const name of changed) {
+      this.#log.push({ generation, name, version: this.#resources.get(name)?.version });
+    }
+    while (this.#log.length > Math.max(maxLogged, changed.length)) {
+      this.#forgotten = this.#log.shift()?.generation ?? 0;
+    }
     for (const resource of resources) {
       this.#resources.set(resource.name, resource);
       this.#absent.delete(resource.name);
     }
     for (const name of removed) this.#resources.delete(name);
-    this.#lastBytes = resources.reduce((bytes, { any }) => bytes + any.byteLength, 0);
-    this.#generation++;
-    this.#loggedNames += changed.length;
-    while (this.#loggedNames > maxLoggedNames && this.#log.length > 1) {
-      this.#loggedNames -= this.#log.shift()?.length ?? 0;
-    }
+    this.#last = undefined;
+    this.#whole = undefined;
     // All followers have waited for the first state.
     const names = isFirst ? [...this.#byName.keys()] : changed;
     return new Promise((resolve) => {
@@ -169,70 +159,57 @@ export class Catalog {
   }
 
   /**
-   * What differs from the state after the commit with this generation, whatever was between; undefined: that is not known any
-   * more, and neither is what was removed.
+   * The response with what differs from the state after the commit with this generation, whatever was between; undefined: that
+   * is not known any more, and neither is what was removed.
    */
-  changesSince(generation: number): Changes | undefined {
-    // The generations of the log follow one another.
-    const missing = this.#generation - generation;
-    if (missing > this.#log.length) return undefined;
+  changesSince(generation: number): XdsResponse | undefined {
+    if (generation < this.#forgotten) return undefined;
+    const isLast = generation === this.#generation - 1;
+    if (isLast && this.#last !== undefined) return this.#last;
     const before = new Map<string, string | undefined>();
-    for (let at = this.#log.length - missing; at < this.#log.length; at++) {
-      for (const [name, version] of this.#log.at(at) ?? []) {
-        if (!before.has(name)) before.set(name, version);
-      }
+    for (let at = this.#placeBehind(generation); at < this.#log.length; at++) {
+      const { name = "", version } = this.#log.at(at) ?? {};
+      if (!before.has(name)) before.set(name, version);
     }
-    const changes: Changes = new Map();
+    const resources: XdsResource[] = [];
+    const removed: string[] = [];
     for (const [name, version] of before) {
       const resource = this.#resources.get(name);
-      if (resource?.version !== version) changes.set(name, resource);
+      if (resource?.version === version) continue;
+      if (resource === undefined) removed.push(name);
+      else resources.push(resource);
     }
-    return changes;
+    const response = this.respond(resources, removed);
+    if (isLast) this.#last = response;
+    return response;
   }
 
   /** Whether nothing that has changed after the commit with this generation exists. False if that is not known any more. */
   hasOnlyRemovedSince(generation: number): boolean {
-    const missing = this.#generation - generation;
-    if (missing > this.#log.length) return false;
-    for (let at = this.#log.length - missing; at < this.#log.length; at++) {
-      for (const [name] of this.#log.at(at) ?? []) if (this.#resources.has(name)) return false;
+    if (generation < this.#forgotten) return false;
+    for (let at = this.#placeBehind(generation); at < this.#log.length; at++) {
+      if (this.#resources.has(this.#log.at(at)?.name ?? "")) return false;
     }
     return true;
   }
 
-  /** The response with the last commit, which most followers of all get. */
-  lastCommit(): XdsResponse | undefined {
-    if (this.#last?.generation !== this.#generation) {
-      const changes = this.changesSince(this.#generation - 1);
-      if (changes === undefined) return undefined;
-      this.#last = { response: this.responseOf(changes), generation: this.#generation };
-    }
-    return this.#last.response;
-  }
-
   /** The response with all resources. */
   whole(): XdsResponse {
-    if (this.#all?.generation !== this.#generation) {
-      const response = this.respond([...this.#resources.values()], []);
-      this.#all = { response, generation: this.#generation };
-    }
-    return this.#all.response;
-  }
-
-  responseOf(changes: Changes): XdsResponse {
-    const resources: XdsResource[] = [];
-    const removed: string[] = [];
-    for (const [name, resource] of changes) {
-      if (resource === undefined) removed.push(name);
-      else resources.push(resource);
-    }
-    return this.respond(resources, removed);
+    this.#whole ??= this.respond([...this.#resources.values()], []);
+    return this.#whole;
   }
 
   /** A response of its own. */
   respond(resources: readonly XdsResource[], removed: readonly string[]): XdsResponse {
-    const facts = [this.type, this.#revision, this.#sequence.next()] as const;
-    return new XdsResponse(facts, resources, removed);
+    const facts = { revision: this.#revision, number: ++this.#number };
+    return new XdsResponse(this.type, facts, resources, removed);
+  }
+
+  /** The place in the log of the first change behind a commit. */
+  #placeBehind(generation: number): number {
+    let place = this.#log.length;
+    while (place > 0 && (this.#log.at(place - 1)?.generation ?? 0) > generation) place--;
+    return place;
   }
 
   /** Marks what has changed for each follower, then notifies it, so that it sends all of that together. */

@@ -6,9 +6,9 @@ export interface Change {
   readonly added: readonly string[];
   readonly removed: readonly string[];
   /** Whether it asks for all from now on; undefined: as before. */
-  readonly all: boolean | undefined;
-  /** Whether it asks for all because no request has named anything. */
-  readonly isLegacy?: boolean;
+  readonly all?: boolean | undefined;
+  /** Whether no request has named anything yet. */
+  readonly isUnnamed?: boolean;
 }
 
 /** What a stream asks for of a type, before a request. */
@@ -16,13 +16,9 @@ export interface Asking {
   /** The names are its keys. */
   readonly names: ReadonlyMap<string, unknown>;
   readonly isOfAll: boolean;
-  /** Whether it asks for all because no request has named anything. */
-  readonly isLegacy: boolean;
-  /** Whether there was a request. */
-  readonly hasBegun: boolean;
+  /** The requests until now: none, some which have named nothing, or others. */
+  readonly phase: "new" | "unnamed" | "named";
 }
-
-const nothing: readonly never[] = [];
 
 /**
  * What a request of the state-of-the-world protocol changes; undefined: nothing. `isWhole`: a first request without names asks for
@@ -33,49 +29,44 @@ export function stateChange(
   asking: Asking,
   isWhole: boolean,
 ): Change | undefined {
-  if (names.length === 0) {
-    if (!asking.hasBegun) return withoutNames(isWhole);
-    // It has never named any, so this is no unsubscription.
-    if (asking.isLegacy || (asking.names.size === 0 && !asking.isOfAll)) return undefined;
-  }
+  // Until something is named, a request without names unsubscribes from nothing.
+  if (names.length === 0 && asking.phase !== "named") return firstChange(asking, isWhole);
   let known = 0;
   let isOfAll = false;
-  let added: string[] | undefined;
+  const added: string[] = [];
   for (const name of names) {
     if (name === wildcard) isOfAll = true;
     else if (asking.names.has(name)) known++;
-    else if (added === undefined) added = [name];
     else added.push(name);
   }
   const all = isOfAll === asking.isOfAll ? undefined : isOfAll;
   // Names that are given twice are rare, and change nothing.
-  const isSame = added === undefined && all === undefined && known === asking.names.size;
-  // Once "*" is named, a request without names asks for nothing.
-  const endsLegacy = isOfAll && asking.isLegacy;
-  if (isSame && asking.hasBegun && !endsLegacy) return undefined;
+  const isSame = added.length === 0 && all === undefined && known === asking.names.size;
+  if (isSame && asking.phase === "named") return undefined;
   const wanted = new Set(names);
   const removed = [...asking.names.keys()].filter((name) => !wanted.has(name));
-  return { added: added ?? nothing, removed, all };
+  return { added, removed, all };
 }
 
 /** What a request of the delta protocol changes; undefined: nothing. `isWhole`: as above. */
 export function deltaChange(
   { names, removed }: DiscoveryRequest,
-  { hasBegun }: Asking,
+  asking: Asking,
   isWhole: boolean,
 ): Change | undefined {
-  if (!hasBegun && names.length === 0) return withoutNames(isWhole);
-  if (names.length === 0 && removed.length === 0) return undefined;
+  if (names.length === 0) {
+    if (asking.phase === "new") return firstChange(asking, isWhole);
+    if (removed.length === 0) return undefined;
+  }
+  const isNamed = (name: string): boolean => name !== wildcard;
   let all: boolean | undefined;
   if (names.includes(wildcard)) all = true;
   else if (removed.includes(wildcard)) all = false;
-  return {
-    added: names.filter((name) => name !== wildcard),
-    removed: removed.filter((name) => name !== wildcard),
-    all,
-  };
+  return { added: names.filter(isNamed), removed: removed.filter(isNamed), all };
 }
 
-function withoutNames(isWhole: boolean): Change {
-  return { added: nothing, removed: nothing, all: isWhole || undefined, isLegacy: isWhole };
+/** What a request changes that names nothing, as all before it. */
+function firstChange({ phase }: Asking, isWhole: boolean): Change | undefined {
+  if (phase !== "new") return undefined;
+  return { added: [], removed: [], all: isWhole || undefined, isUnnamed: true };
 }

@@ -5,10 +5,12 @@ import { hasReason, messageOf } from "../base/errors.ts";
 import type { TimeSlicedWork } from "../base/event-loop-turns.ts";
 import { OutageLog } from "../base/logger.ts";
 import { Turns } from "../base/turns.ts";
+import { waitFor } from "../base/wait.ts";
 import type { WatchBatch } from "../model/event.ts";
 import type { StoredObject } from "../model/object.ts";
 import type { ServedResource } from "../server/calls/service-options.ts";
 import type { WatchStream } from "../storage/storage.ts";
+import type { InvalidValues } from "./invalid-values.ts";
 
 /**
  * How long a feed is waited for, so that its changes come before those of another, in milliseconds. Less than 15 s: after that a
@@ -18,15 +20,17 @@ const orderMs = 10_000;
 
 /** What takes the objects of a resource. What they change counts from `commit` on. */
 export interface FeedTarget {
-  /** `historyId`: of the history that its revisions belong to; empty if it is not known. */
+  /** The keys of the objects that it has taken, and maybe others. */
+  keys(): Iterable<string>;
+  /** Throws for a value that is invalid. `historyId`: of the history that its revisions belong to; empty if it is not known. */
   put(object: StoredObject, historyId: string): void;
-  /** The object is gone. */
+  /** The object is gone, or never was there. */
   remove(key: string): void;
   /**
-   * Everything up to this revision was taken. `keys`: those of the whole state, which is complete now: no others exist.
-   * Resolves once each client's stream knows: otherwise what is of another type, and comes behind it, could be sent before.
+   * Everything up to this revision was taken. Resolves once each client's stream knows: otherwise what is of another type, and
+   * comes behind it, could be sent before.
    */
-  commit(revision: number, keys: ReadonlySet<string> | undefined): Promise<void> | undefined;
+  commit(revision: number): Promise<void> | undefined;
   /** Something waits for what was committed: it is collected no longer. Absent: nothing is. Idempotent. */
   flush?(): void;
 }
@@ -35,6 +39,7 @@ export interface FeedTarget {
 export interface FeedOptions {
   readonly resource: ServedResource;
   readonly target: FeedTarget;
+  readonly invalid: InvalidValues;
   readonly clock: Clock;
   readonly logger: Logger;
   readonly random: () => number;
@@ -85,15 +90,13 @@ export class Feed {
   /** Resolves when the target has everything that the store had at this revision, or after ten seconds. Never rejects. */
   async caughtUp(revision: number): Promise<void> {
     const { resource, target, clock } = this.#options;
-    const late = Promise.withResolvers<void>();
-    const timer = clock.setTimeout(late.resolve, orderMs);
     const reached = async (): Promise<void> => {
       await resource.reachKnownRevision?.(revision, orderMs);
       await this.#takeAll();
       target.flush?.();
     };
-    await Promise.race([reached(), late.promise]);
-    timer.cancel();
+    const deadline = { clock, ms: orderMs, expire: () => {} };
+    await waitFor<void>((resolve) => void reached().then(resolve), { deadline });
   }
 
   async #run(): Promise<void> {
@@ -101,7 +104,7 @@ export class Feed {
     const { signal } = this.#closing;
     const backoff = new Backoff(defaultBackoffBounds, random);
     while (!signal.aborted) {
-      if (!resource.ready) await this.#untilReady();
+      if (!resource.ready) await this.#woken();
       if (signal.aborted) return;
       const watch = resource.watch({
         ...{ scope: { prefix: "" }, afterRevision: 0, sendInitialEvents: true },
@@ -110,7 +113,15 @@ export class Feed {
       this.#watch = watch;
       this.#historyId = resource.currentHistoryId;
       this.#keys = new Set();
-      await this.#follow(watch, () => backoff.reset());
+      watch.onReadable(() => this.#wake?.());
+      while (!signal.aborted) {
+        const more = this.#woken();
+        await this.#takeAll();
+        if (watch.ended !== undefined) break;
+        backoff.reset();
+        this.#outage.ended("a watch for xDS is open again");
+        await more;
+      }
       watch.close();
       const { ended } = watch;
       if (signal.aborted || hasReason(ended, "DRAINING")) return;
@@ -120,25 +131,11 @@ export class Feed {
     }
   }
 
-  #untilReady(): Promise<void> {
+  /** Resolves when there may be more to do. */
+  #woken(): Promise<void> {
     return new Promise((resolve) => {
       this.#wake = resolve;
     });
-  }
-
-  /** Resolves when the watch has ended. */
-  async #follow(watch: WatchStream, onState: () => void): Promise<void> {
-    watch.onReadable(() => this.#wake?.());
-    while (!this.#closing.signal.aborted) {
-      const more = new Promise<void>((resolve) => {
-        this.#wake = resolve;
-      });
-      await this.#takeAll();
-      if (watch.ended !== undefined) return;
-      onState();
-      this.#outage.ended("a watch for xDS is open again");
-      await more;
-    }
   }
 
   /** Takes what can be read, behind what is being taken. Never rejects. */
@@ -156,8 +153,8 @@ export class Feed {
       for (let batch = watch?.read(); batch !== undefined; batch = watch?.read()) {
         await this.#turns.run(this, this.#take(batch));
         if (batch.revision === undefined) continue;
-        const committed = target.commit(batch.revision, this.#keys);
-        this.#keys = undefined;
+        this.#removeOthers();
+        const committed = target.commit(batch.revision);
         if (committed !== undefined) await committed;
         watch?.accepted?.();
       }
@@ -171,16 +168,34 @@ export class Feed {
   }
 
   *#take({ events }: WatchBatch): TimeSlicedWork<void> {
-    const { target, resource } = this.#options;
+    const { target, resource, invalid } = this.#options;
     // What is taken late belongs to this history still, although the resource may have another by then.
     const historyId = this.#historyId || resource.currentHistoryId;
     for (const { type, object } of events) {
-      if (type === "DELETED") target.remove(object.key);
-      else {
-        this.#keys?.add(object.key);
-        target.put(object, historyId);
+      const { key } = object;
+      if (type === "DELETED") {
+        target.remove(key);
+        invalid.delete(key);
+      } else {
+        this.#keys?.add(key);
+        try {
+          target.put(object, historyId);
+          invalid.delete(key);
+        } catch (error) {
+          invalid.add(key, error);
+        }
       }
       yield;
     }
+  }
+
+  /** Removes what the state that was read does not have. */
+  #removeOthers(): void {
+    const { target, invalid } = this.#options;
+    const exists = this.#keys;
+    if (exists === undefined) return;
+    this.#keys = undefined;
+    for (const key of target.keys()) if (!exists.has(key)) target.remove(key);
+    invalid.retain((key) => exists.has(key));
   }
 }

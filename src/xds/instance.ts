@@ -1,5 +1,4 @@
 import { isIP } from "node:net";
-import type { JsonObject } from "@bufbuild/protobuf";
 import { z } from "zod";
 import { InvalidValue } from "./any-types.ts";
 
@@ -19,25 +18,26 @@ const healthStates = [
   "DEGRADED",
 ] as const;
 
-const port = z.int().min(1).max(65_535);
+/** Clients of EDS take no names of hosts. */
+const address = z.string().refine((text) => isIP(text) !== 0, "it is not an IP address");
 
-/** An IP address and a port, as Go writes them. */
-const addressForm = /^(?:\[(?<v6>[^\]]+)\]|(?<v4>[^:]+)):(?<digits>\d{1,5})$/;
+/** Empty: not known. */
+const place = z.string().default("");
 
 /** An instance in this service's own form. */
 const ownForm = z.strictObject({
-  address: z.string(),
-  port,
+  address,
+  port: z.int().min(1).max(65_535),
+  /** Undefined: as one with weight 1. */
   weight: z.int().min(1).max(maxWeight).optional(),
-  health: z.enum(healthStates).optional(),
-  priority: z.int().min(0).max(128).optional(),
-  locality: z
-    .strictObject({
-      region: z.string().optional(),
-      zone: z.string().optional(),
-      sub_zone: z.string().optional(),
-    })
-    .optional(),
+  /** Its number. */
+  health: z
+    .enum(healthStates)
+    .default("UNKNOWN")
+    .transform((state) => healthStates.indexOf(state)),
+  /** 0 is used first. */
+  priority: z.int().min(0).max(128).default(0),
+  locality: z.strictObject({ region: place, zone: place, sub_zone: place }).prefault({}),
   // What was parsed is JSON. To check it again would take a second for a value that is nested a thousand times.
   metadata: z.record(z.string(), z.unknown()).optional(),
 });
@@ -45,33 +45,13 @@ const ownForm = z.strictObject({
 /** An instance in the form of etcd's package naming/endpoints. */
 const etcdForm = z.looseObject({
   Op: z.literal(0).optional(),
-  Addr: z.string(),
+  /** An IP address and a port, as Go writes them. */
+  Addr: z.string().regex(/^(?:\[[^\]]+\]|[^:]+):\d{1,5}$/, "it is not IP:PORT"),
   Metadata: z.unknown().optional(),
 });
 
-/** Where an instance is; empty: not known. */
-export interface Locality {
-  readonly region: string;
-  readonly zone: string;
-  readonly subZone: string;
-}
-
 /** An instance of a service. */
-export interface Instance {
-  readonly address: string;
-  readonly port: number;
-  /** Undefined: as one with weight 1. */
-  readonly weight: number | undefined;
-  /** As in envoy.config.core.v3.HealthStatus. */
-  readonly health: number;
-  /** 0 is used first. */
-  readonly priority: number;
-  readonly locality: Locality;
-  /** Undefined: absent. */
-  readonly metadata: JsonObject | undefined;
-}
-
-const nowhere: Locality = { region: "", zone: "", subZone: "" };
+export type Instance = z.infer<typeof ownForm>;
 
 /** Reads a stored instance, in either form. Throws an InvalidValue. */
 export function readInstance(stored: Uint8Array): Instance {
@@ -81,8 +61,19 @@ export function readInstance(stored: Uint8Array): Instance {
     );
   }
   const json = parse(stored);
-  const isEtcd = typeof json === "object" && json !== null && "Addr" in json;
-  return isEtcd ? ofEtcd(checked(etcdForm, json)) : ofOwn(checked(ownForm, json));
+  return checked(ownForm, isRecord(json) && "Addr" in json ? ownOf(checked(etcdForm, json)) : json);
+}
+
+/** An instance of etcd's form in the own one. */
+function ownOf({ Addr: given, Metadata: metadata }: z.infer<typeof etcdForm>): object {
+  const colon = given.lastIndexOf(":");
+  const host = given.slice(0, colon).replace(/^\[|\]$/g, "");
+  const port = Number(given.slice(colon + 1));
+  return { address: host, port, ...(isRecord(metadata) && { metadata }) };
+}
+
+function isRecord(json: unknown): json is Record<string, unknown> {
+  return typeof json === "object" && json !== null && !Array.isArray(json);
 }
 
 function parse(stored: Uint8Array): unknown {
@@ -107,45 +98,4 @@ function checked<T>(form: z.ZodType<T>, json: unknown): T {
   throw new InvalidValue(
     `It is not an instance: ${path === "" ? "" : `${path}: `}${issue?.message}.`,
   );
-}
-
-function ofOwn(given: z.infer<typeof ownForm>): Instance {
-  const { address, port: number, weight, health = "UNKNOWN", priority = 0, locality } = given;
-  const { metadata } = given;
-  return {
-    ...{ address: checkedIp(address), port: number, weight, priority },
-    metadata: metadata as JsonObject | undefined,
-    health: healthStates.indexOf(health),
-    locality:
-      locality === undefined
-        ? nowhere
-        : {
-            region: locality.region ?? "",
-            zone: locality.zone ?? "",
-            subZone: locality.sub_zone ?? "",
-          },
-  };
-}
-
-function ofEtcd({ Addr: given, Metadata: metadata }: z.infer<typeof etcdForm>): Instance {
-  const { v6, v4, digits } = addressForm.exec(given)?.groups ?? {};
-  const number = port.safeParse(Number(digits));
-  if (!number.success) {
-    throw new InvalidValue(`Its Addr is ${JSON.stringify(given)}, not IP:PORT.`);
-  }
-  return {
-    ...{ address: checkedIp(v6 ?? v4 ?? ""), port: number.data },
-    ...{ weight: undefined, health: 0, priority: 0, locality: nowhere },
-    metadata: isRecord(metadata) ? metadata : undefined,
-  };
-}
-
-function isRecord(json: unknown): json is JsonObject {
-  return typeof json === "object" && json !== null && !Array.isArray(json);
-}
-
-/** Clients of EDS take no names of hosts. */
-function checkedIp(address: string): string {
-  if (isIP(address) !== 0) return address;
-  throw new InvalidValue(`Its address is ${JSON.stringify(address)}, not an IP address.`);
 }

@@ -1,10 +1,16 @@
 import type { Logger } from "pino";
+import type { Clock } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
 import { ownText } from "../base/own-text.ts";
+import { Rate } from "../base/rate.ts";
 import { InvalidValue } from "./any-types.ts";
 
-/** Maximum number of invalid values that are logged at one time. Further ones are counted and shown. */
-const maxLogged = 100;
+/** Lines that are logged at once, and then per second: a writer chooses how often a value becomes invalid. */
+const maxLines = 100;
+const linesPerSecond = 1;
+
+/** Maximum number of values that are shown. */
+const maxShown = 100;
 
 /** Maximum length of why a value is invalid, in characters. */
 const maxLength = 500;
@@ -16,14 +22,19 @@ export interface InvalidEntry {
   readonly why: string;
 }
 
-/** The values of one resource that can't be served. Each is logged once. As many as the resource has objects at most. */
+/**
+ * The values of one resource that can't be served, as many as it has objects at most. Each is logged once, if there is room in the
+ * log, counted and shown.
+ */
 export class InvalidValues {
   readonly #logger: Logger;
+  readonly #lines: Rate;
   /** By key, why. */
   readonly #known = new Map<string, string>();
 
-  constructor(logger: Logger) {
+  constructor(clock: Clock, logger: Logger) {
     this.#logger = logger;
+    this.#lines = new Rate(clock, linesPerSecond, maxLines);
   }
 
   /** Number of keys whose value is invalid now. */
@@ -31,12 +42,11 @@ export class InvalidValues {
     return this.#known.size;
   }
 
-  /** The first of them. */
-  first(count: number): readonly InvalidEntry[] {
+  /** Those that are shown. */
+  get first(): readonly InvalidEntry[] {
     const entries: InvalidEntry[] = [];
     for (const [key, why] of this.#known) {
-      if (entries.length === count) break;
-      entries.push({ key, why });
+      if (entries.push({ key, why }) === maxShown) break;
     }
     return entries;
   }
@@ -48,7 +58,7 @@ export class InvalidValues {
     const why = ownText(reason, maxLength);
     if (this.#known.get(key) === why) return;
     this.#known.set(key, why);
-    if (this.#known.size > maxLogged) return;
+    if (!this.#lines.take()) return;
     const message = "a stored value is invalid and not served; the last valid one stays";
     this.#logger.warn({ key, why }, message);
   }

@@ -28,27 +28,17 @@ export interface DiscoveryRequest {
   readonly refusal: string | undefined;
 }
 
-/** The numbers of the fields, as tags. All are length-delimited. */
-interface Tags {
-  readonly node: number;
-  readonly typeUrl: number;
-  readonly names: number;
-  readonly removed: number;
-  readonly versions: number;
-  readonly nonce: number;
-  readonly refusal: number;
-}
-
+/** The tag of a field that only the other protocol has. */
 const absent = -1;
 
-/** envoy.service.discovery.v3.DiscoveryRequest */
-const stateTags: Tags = {
+/** The tags of the fields of an envoy.service.discovery.v3.DiscoveryRequest. All are length-delimited. */
+const stateTags = {
   ...{ node: 0x12, names: 0x1a, typeUrl: 0x22, nonce: 0x2a, refusal: 0x32 },
   ...{ removed: absent, versions: absent },
 };
 
-/** envoy.service.discovery.v3.DeltaDiscoveryRequest */
-const deltaTags: Tags = {
+/** Those of an envoy.service.discovery.v3.DeltaDiscoveryRequest. */
+const deltaTags: typeof stateTags = {
   ...{ node: 0x0a, typeUrl: 0x12, names: 0x1a, removed: 0x22, versions: 0x2a },
   ...{ nonce: 0x32, refusal: 0x3a },
 };
@@ -74,7 +64,7 @@ export function readRequest(
   }
 }
 
-function read(cursor: MessageCursor, tags: Tags, maxNames: number): DiscoveryRequest {
+function read(cursor: MessageCursor, tags: typeof stateTags, maxNames: number): DiscoveryRequest {
   let [typeUrl, nonce, node] = ["", "", ""];
   let refusal: string | undefined;
   let names = noNames as string[];

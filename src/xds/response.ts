@@ -4,51 +4,32 @@ import { type FrameParts, prefixSize } from "../wire/encode.ts";
 import { leastInPlace, PartsWriter } from "../wire/parts-writer.ts";
 import type { XdsType } from "./types.ts";
 
-/** Numbers the resources and responses of a process. The number of a response is its nonce. */
-export class Sequence {
-  #last = 0;
-
-  next(): number {
-    this.#last++;
-    return this.#last;
-  }
-}
-
-/** What a resource is made of. */
-interface ResourceFacts {
-  readonly type: XdsType;
-  readonly name: string;
+/** What a resource consists of. */
+export interface ResourceContent {
   readonly version: string;
   /** The google.protobuf.Any. */
   readonly any: Uint8Array;
-  /** The revision of the store at which it became current. */
-  readonly revision: number;
 }
 
 /** One resource in one version. Immutable, and shared by all streams. */
-export class XdsResource {
-  readonly type: XdsType;
+export class XdsResource implements ResourceContent {
   readonly name: string;
   readonly version: string;
   readonly any: Uint8Array;
-  readonly revision: number;
-  readonly number: number;
-  #alone: XdsResponse | undefined;
+  /** The response with this resource alone. */
+  readonly alone: XdsResponse;
 
-  constructor({ type, name, version, any, revision }: ResourceFacts, sequence: Sequence) {
-    this.type = type;
+  /** `revision`: that of the store at which it became current. */
+  constructor(
+    type: XdsType,
+    name: string,
+    { version, any }: ResourceContent,
+    { revision, number }: { readonly revision: number; readonly number: number },
+  ) {
     this.name = name;
     this.version = version;
     this.any = any;
-    this.revision = revision;
-    this.number = sequence.next();
-  }
-
-  /** The response with this resource alone. */
-  get alone(): XdsResponse {
-    const { type, revision, number } = this;
-    this.#alone ??= new XdsResponse([type, revision, number], [this], []);
-    return this.#alone;
+    this.alone = new XdsResponse(type, { revision, number }, [this], []);
   }
 }
 
@@ -66,7 +47,8 @@ export class XdsResponse {
   #delta: FrameParts | undefined;
 
   constructor(
-    [type, revision, number]: readonly [type: XdsType, revision: number, number: number],
+    type: XdsType,
+    { revision, number }: { readonly revision: number; readonly number: number },
     resources: readonly XdsResource[],
     removed: readonly string[],
   ) {
@@ -79,9 +61,12 @@ export class XdsResponse {
 
   /** The response with gRPC's prefix. */
   frames(isDelta: boolean): FrameParts {
-    if (isDelta) this.#delta ??= encode(this, true);
-    else this.#state ??= encode(this, false);
-    return (isDelta ? this.#delta : this.#state) as FrameParts;
+    if (isDelta) {
+      this.#delta ??= encode(this, true);
+      return this.#delta;
+    }
+    this.#state ??= encode(this, false);
+    return this.#state;
   }
 }
 

@@ -7,17 +7,12 @@ import { AnyTypes } from "./any-types.ts";
 import { Catalog } from "./catalog.ts";
 import { Feed, type FeedTarget } from "./feed.ts";
 import { type InvalidEntry, InvalidValues } from "./invalid-values.ts";
-import { Sequence } from "./response.ts";
-import { emptyAssignment, Services } from "./services.ts";
-import { StoredType } from "./stored-types.ts";
+import { assignmentOf, Services } from "./services.ts";
+import { type CaughtUp, StoredType } from "./stored-types.ts";
 import { type TypeName, type XdsType, xdsTypes } from "./types.ts";
-
-/** Number of invalid values that are shown of each type. */
-const maxShown = 100;
 
 /** What a type is served from. */
 export interface ServedFrom {
-  readonly type: TypeName;
   /** The name of the resource. */
   readonly name: string;
   readonly resource: ServedResource;
@@ -42,11 +37,15 @@ export interface TypeReport {
   readonly served: number;
   /** Number of instances that assignments were computed from; undefined: the type is stored. */
   readonly instances: number | undefined;
-  /** Number of names that clients ask for, and of streams that ask for all. */
-  readonly followed: { readonly names: number; readonly ofAll: number };
   /** Number of invalid values, and the first of them. */
   readonly invalid: number;
   readonly firstInvalid: readonly InvalidEntry[];
+}
+
+/** What the types share. */
+interface Shared {
+  readonly types: AnyTypes;
+  readonly caughtUp: CaughtUp;
 }
 
 /** A type that is served, from one resource. */
@@ -57,24 +56,28 @@ export class ServedType {
   readonly accessToAll: Access;
   readonly #resource: string;
   readonly #invalid: InvalidValues;
+  /** Absent: the type is stored. */
   readonly #services: Services | undefined;
 
   constructor(
-    resource: string,
-    catalog: Catalog,
-    {
-      feed,
-      invalid,
-      services,
-    }: { feed: Feed; invalid: InvalidValues; services: Services | undefined },
+    type: XdsType,
+    { name, resource }: ServedFrom,
+    { clock, logger: parent, random = Math.random, debounceMs }: ServedTypesOptions,
+    { types, caughtUp }: Shared,
   ) {
-    this.type = catalog.type;
+    const logger = parent.child({ resource: name, type: type.name });
+    const invalid = new InvalidValues(clock, logger);
+    const isComputed = type.name === "eds";
+    const contentOfAbsent = (service: string) => assignmentOf(type, service, []);
+    const catalog = new Catalog({ type, clock, ...(isComputed && { contentOfAbsent }) });
+    if (isComputed) this.#services = new Services({ catalog, clock, debounceMs });
+    const target: FeedTarget = this.#services ?? new StoredType({ catalog, types, caughtUp });
+    this.type = type;
     this.catalog = catalog;
-    this.feed = feed;
-    this.#resource = resource;
+    this.feed = new Feed({ resource, target, invalid, clock, logger, random });
+    this.accessToAll = { verb: "watch", resource: name, scope: { prefix: "" } };
+    this.#resource = name;
     this.#invalid = invalid;
-    this.#services = services;
-    this.accessToAll = { verb: "watch", resource, scope: { prefix: "" } };
   }
 
   /** What a client needs that asks for this name: of a service to all of its instances. */
@@ -84,11 +87,11 @@ export class ServedType {
   }
 
   report(): TypeReport {
-    const { catalog } = this;
+    const { type, catalog } = this;
     return {
-      ...{ type: this.type.name, resource: this.#resource, served: catalog.resources.size },
-      ...{ instances: this.#services?.instances, followed: catalog.followed },
-      ...{ invalid: this.#invalid.size, firstInvalid: this.#invalid.first(maxShown) },
+      ...{ type: type.name, resource: this.#resource, served: catalog.resources.size },
+      ...{ instances: this.#services?.instances },
+      ...{ invalid: this.#invalid.size, firstInvalid: this.#invalid.first },
     };
   }
 
@@ -101,24 +104,19 @@ export class ServedType {
 /** The types that are served, in the order in which they are sent. */
 export class ServedTypes {
   readonly all: readonly ServedType[];
-  readonly #byUrl: ReadonlyMap<string, number>;
 
   constructor(options: ServedTypesOptions) {
-    const { resources } = options;
-    const sequence = new Sequence();
     const types = new AnyTypes();
     const served: ServedType[] = [];
-    const feedsOf = (names: readonly TypeName[]) => async (revision: number) => {
+    this.all = served;
+    const caughtUp: CaughtUp = async (names, revision) => {
       const feeds = served.filter(({ type }) => names.includes(type.name));
       await Promise.all(feeds.map(({ feed }) => feed.caughtUp(revision)));
     };
     for (const type of xdsTypes) {
-      const from = resources.get(type.name);
-      if (from !== undefined)
-        served.push(servedType(type, from, options, { sequence, types, feedsOf }));
+      const from = options.resources.get(type.name);
+      if (from !== undefined) served.push(new ServedType(type, from, options, { types, caughtUp }));
     }
-    this.all = served;
-    this.#byUrl = new Map(served.map(({ type }, at) => [type.url, at]));
   }
 
   /** Follows the resources. */
@@ -126,58 +124,20 @@ export class ServedTypes {
     for (const { feed } of this.all) feed.start();
   }
 
-  /** The place of a type that a request names. Throws INVALID_REQUEST for one that is not served. */
-  placeOf(url: string): number {
-    const place = this.#byUrl.get(url);
-    if (place !== undefined) return place;
+  /** The type that a request names. Throws INVALID_REQUEST for one that is not served. */
+  named(url: string): ServedType {
+    const served = this.all.find(({ type }) => type.url === url);
+    if (served !== undefined) return served;
     const known = xdsTypes.find((type) => type.url === url);
-    const served = this.all.map(({ type }) => type.name).join(", ");
+    const names = this.all.map(({ type }) => type.name).join(", ");
     const why =
       known === undefined
         ? `The type ${JSON.stringify(url)} is not one of xDS that this service knows.`
         : `No resource is configured for the type ${known.name}: set --xds ${known.name}=RESOURCE.`;
-    throw invalidRequest("type_url", `${why} It serves ${served}.`);
+    throw invalidRequest("type_url", `${why} It serves ${names}.`);
   }
 
   close(): void {
     for (const type of this.all) type.close();
   }
-}
-
-/** What the types share. */
-interface Shared {
-  readonly sequence: Sequence;
-  readonly types: AnyTypes;
-  /** Returns what waits until the feeds of these types have what the store had at a revision. */
-  readonly feedsOf: (names: readonly TypeName[]) => (revision: number) => Promise<unknown>;
-}
-
-function servedType(
-  type: XdsType,
-  { name, resource }: ServedFrom,
-  { clock, logger, random = Math.random, debounceMs }: ServedTypesOptions,
-  { sequence, types, feedsOf }: Shared,
-): ServedType {
-  const log = logger.child({ resource: name, type: type.name });
-  const invalid = new InvalidValues(log);
-  const isComputed = type.name === "eds";
-  const catalog = new Catalog({
-    ...{ type, clock, sequence },
-    ...(isComputed && {
-      makeAbsent: (service: string, revision: number) =>
-        emptyAssignment(type, service, revision, sequence),
-    }),
-  });
-  const services = isComputed
-    ? new Services({ catalog, sequence, invalid, clock, debounceMs })
-    : undefined;
-  const target: FeedTarget =
-    services ??
-    new StoredType({
-      ...{ catalog, types, sequence, invalid, clock },
-      referred: type.refersToClusters ? feedsOf(["cds", "eds"]) : undefined,
-      referring: type.name === "cds" ? feedsOf(["lds", "rds"]) : undefined,
-    });
-  const feed = new Feed({ resource, target, clock, logger: log, random });
-  return new ServedType(name, catalog, { feed, invalid, services });
 }

@@ -6,8 +6,7 @@ import { type EncodedInstance, encodeAssignment, encodeInstance } from "./assign
 import type { Catalog } from "./catalog.ts";
 import type { FeedTarget } from "./feed.ts";
 import { readInstance } from "./instance.ts";
-import type { InvalidValues } from "./invalid-values.ts";
-import { digestOf, encodeAny, type Sequence, XdsResource } from "./response.ts";
+import { digestOf, encodeAny, type ResourceContent, type XdsResource } from "./response.ts";
 import type { XdsType } from "./types.ts";
 
 /** Number of characters of the hash that is the version of an assignment. */
@@ -16,8 +15,6 @@ const versionLength = 16;
 /** What the services need. */
 export interface ServicesOptions {
   readonly catalog: Catalog;
-  readonly sequence: Sequence;
-  readonly invalid: InvalidValues;
   readonly clock: Clock;
   /** How long changes are collected, in milliseconds; 0: they are not, beyond a round. */
   readonly debounceMs: number;
@@ -48,23 +45,34 @@ export class Services implements FeedTarget {
     return count;
   }
 
-  remove(key: string): void {
+  *keys(): Iterable<string> {
+    for (const instances of this.#services.values()) yield* instances.keys();
+  }
+
+  put({ key, value, modRevision }: StoredObject): void {
     const service = serviceOf(key);
-    this.#options.invalid.delete(key);
-    const instances = service === undefined ? undefined : this.#services.get(service);
-    if (service === undefined || instances?.delete(key) !== true) return;
+    if (service === undefined) {
+      throw new InvalidValue(
+        "Its key is not SERVICE/INSTANCE, with the instance behind the last slash.",
+      );
+    }
+    const instance = encodeInstance(readInstance(value), modRevision);
+    const instances = this.#services.get(service);
+    if (instances === undefined) this.#services.set(service, new Map([[key, instance]]));
+    else instances.set(key, instance);
+    this.#changed.add(service);
+  }
+
+  remove(key: string): void {
+    const service = serviceOf(key) ?? "";
+    const instances = this.#services.get(service);
+    if (instances?.delete(key) !== true) return;
     if (instances.size === 0) this.#services.delete(service);
     this.#changed.add(service);
   }
 
-  commit(revision: number, keys: ReadonlySet<string> | undefined): Promise<void> | undefined {
-    const { clock, debounceMs, catalog, invalid } = this.#options;
-    if (keys !== undefined) {
-      for (const instances of this.#services.values()) {
-        for (const key of instances.keys()) if (!keys.has(key)) this.remove(key);
-      }
-      invalid.retain((key) => keys.has(key));
-    }
+  commit(revision: number): Promise<void> | undefined {
+    const { clock, debounceMs, catalog } = this.#options;
     this.#revision = revision;
     if (this.#changed.size === 0 && catalog.isSynced) return undefined;
     if (debounceMs === 0 || !catalog.isSynced) return this.#commit();
@@ -84,29 +92,8 @@ export class Services implements FeedTarget {
     this.#timer?.cancel();
   }
 
-  put(object: StoredObject): void {
-    const { invalid } = this.#options;
-    const { key, value, modRevision } = object;
-    const service = serviceOf(key);
-    try {
-      if (service === undefined) {
-        throw new InvalidValue(
-          "Its key is not SERVICE/INSTANCE, with the instance behind the last slash.",
-        );
-      }
-      const instance = encodeInstance(readInstance(value), modRevision);
-      invalid.delete(key);
-      const instances = this.#services.get(service);
-      if (instances === undefined) this.#services.set(service, new Map([[key, instance]]));
-      else instances.set(key, instance);
-      this.#changed.add(service);
-    } catch (error) {
-      invalid.add(key, error);
-    }
-  }
-
   #commit(): Promise<void> | undefined {
-    const { catalog, sequence } = this.#options;
+    const { catalog } = this.#options;
     this.#timer = undefined;
     const resources: XdsResource[] = [];
     const removed: string[] = [];
@@ -118,12 +105,13 @@ export class Services implements FeedTarget {
         continue;
       }
       const sorted = [...instances].sort(([a], [b]) => compareKeys(a, b));
-      const content = encodeAssignment(
+      const content = assignmentOf(
+        catalog.type,
         service,
         sorted.map(([, instance]) => instance),
       );
-      const facts = assignmentFacts(catalog.type, service, content, this.#revision);
-      if (current?.version !== facts.version) resources.push(new XdsResource(facts, sequence));
+      if (current?.version === content.version) continue;
+      resources.push(catalog.make(service, content, this.#revision));
     }
     this.#changed.clear();
     return catalog.commit(resources, removed, this.#revision);
@@ -131,22 +119,17 @@ export class Services implements FeedTarget {
 }
 
 /**
- * The assignment of a service without instances. A client that asks for a service gets this one: in the state-of-the-world
- * protocol it could not learn that the last instance is gone otherwise.
+ * The assignment of a service to instances. A client that asks for a service without any gets one, too: in the
+ * state-of-the-world protocol it could not learn that the last instance is gone otherwise.
  */
-export function emptyAssignment(
+export function assignmentOf(
   type: XdsType,
   service: string,
-  revision: number,
-  sequence: Sequence,
-): XdsResource {
-  const content = encodeAssignment(service, []);
-  return new XdsResource(assignmentFacts(type, service, content, revision), sequence);
-}
-
-function assignmentFacts(type: XdsType, service: string, content: Buffer, revision: number) {
+  instances: Iterable<EncodedInstance>,
+): ResourceContent {
+  const content = encodeAssignment(service, instances);
   const version = digestOf(content).slice(0, versionLength);
-  return { type, name: service, version, any: encodeAny(type.url, content), revision };
+  return { version, any: encodeAny(type.url, content) };
 }
 
 /** The service of an instance's key; undefined: it is no key of an instance. */

@@ -1,10 +1,9 @@
-import type { Clock } from "../base/clock.ts";
 import type { StoredObject } from "../model/object.ts";
 import type { AnyTypes } from "./any-types.ts";
 import type { Catalog } from "./catalog.ts";
 import type { FeedTarget } from "./feed.ts";
-import type { InvalidValues } from "./invalid-values.ts";
-import { digestOf, type Sequence, XdsResource } from "./response.ts";
+import { digestOf, type XdsResource } from "./response.ts";
+import type { TypeName } from "./types.ts";
 
 /** Number of digits of a hash that are part of versions. */
 const hashDigits = 8;
@@ -18,20 +17,14 @@ export function versionAt(revision: number, historyId: string, any: Uint8Array):
   return `${revision}-${hash.slice(0, hashDigits)}`;
 }
 
+/** Resolves when what the store had of these types, up to a revision, has been committed. */
+export type CaughtUp = (types: readonly TypeName[], revision: number) => Promise<unknown>;
+
 /** What a stored type needs. */
 export interface StoredTypeOptions {
   readonly catalog: Catalog;
   readonly types: AnyTypes;
-  readonly sequence: Sequence;
-  readonly invalid: InvalidValues;
-  readonly clock: Clock;
-  /**
-   * Resolves when what the resources refer to has been committed, up to a revision. Undefined: they refer to nothing of another
-   * type.
-   */
-  readonly referred: ((revision: number) => Promise<unknown>) | undefined;
-  /** Resolves when what refers to the resources has been committed, up to a revision. Undefined: nothing of another type does. */
-  readonly referring: ((revision: number) => Promise<unknown>) | undefined;
+  readonly caughtUp: CaughtUp;
 }
 
 /**
@@ -49,51 +42,41 @@ export class StoredType implements FeedTarget {
     this.#options = options;
   }
 
+  keys(): Iterable<string> {
+    return [...this.#options.catalog.resources.keys(), ...this.#changes.keys()];
+  }
+
+  put({ key, modRevision, value }: StoredObject, historyId: string): void {
+    const { catalog, types } = this.#options;
+    const any = types.read(catalog.type, key, value);
+    const version = versionAt(modRevision, historyId, any);
+    const current = catalog.resources.get(key);
+    // Of a change that is not committed yet, this one is the next.
+    if (current?.version === version) {
+      this.#changes.delete(key);
+      this.#leaving.delete(current);
+    } else this.#changes.set(key, catalog.make(key, { version, any }, modRevision));
+  }
+
   remove(key: string): void {
-    this.#options.invalid.delete(key);
     this.#changes.set(key, undefined);
   }
 
-  commit(revision: number, keys: ReadonlySet<string> | undefined): Promise<void> | undefined {
-    const { catalog, invalid, referred } = this.#options;
-    if (keys !== undefined) {
-      for (const name of [...catalog.resources.keys(), ...this.#changes.keys()]) {
-        if (!keys.has(name)) this.#changes.set(name, undefined);
-      }
-      invalid.retain((key) => keys.has(key));
-    }
+  commit(revision: number): Promise<void> | undefined {
+    const { catalog, caughtUp } = this.#options;
     const changes = this.#changes;
     if (changes.size === 0 && catalog.isSynced) return undefined;
     this.#changes = new Map();
-    if (referred === undefined || !catalog.isSynced) return this.#commit(changes, revision);
-    return referred(revision).then(() => this.#commit(changes, revision));
-  }
-
-  put(object: StoredObject, historyId: string): void {
-    const { catalog, types, sequence, invalid } = this.#options;
-    const { key, modRevision, value } = object;
-    const { type } = catalog;
-    try {
-      const any = types.read(type, key, value);
-      const version = versionAt(modRevision, historyId, any);
-      const facts = { type, name: key, version, any, revision: modRevision };
-      invalid.delete(key);
-      const current = catalog.resources.get(key);
-      // Of a change that is not committed yet, this one is the next.
-      if (current?.version === version) {
-        this.#changes.delete(key);
-        this.#leaving.delete(current);
-      } else this.#changes.set(key, new XdsResource(facts, sequence));
-    } catch (error) {
-      invalid.add(key, error);
-    }
+    const isFree = !catalog.type.refersToClusters || !catalog.isSynced;
+    if (isFree) return this.#commit(changes, revision);
+    return caughtUp(["cds", "eds"], revision).then(() => this.#commit(changes, revision));
   }
 
   #commit(
     changes: ReadonlyMap<string, XdsResource | undefined>,
     revision: number,
   ): Promise<void> | undefined {
-    const { catalog, referring } = this.#options;
+    const { catalog, caughtUp } = this.#options;
     const resources: XdsResource[] = [];
     const removed: XdsResource[] = [];
     for (const [name, resource] of changes) {
@@ -101,12 +84,13 @@ export class StoredType implements FeedTarget {
       if (resource !== undefined) resources.push(resource);
       else if (current !== undefined) removed.push(current);
     }
-    const isEarly = referring !== undefined && removed.length > 0 && catalog.isSynced;
-    const names = removed.map(({ name }) => name);
-    const notified = catalog.commit(resources, isEarly ? [] : names, revision);
-    if (!isEarly) return notified;
+    const isReferredTo = catalog.type.name === "cds" && catalog.isSynced;
+    if (!isReferredTo || removed.length === 0) {
+      const names = removed.map(({ name }) => name);
+      return catalog.commit(resources, names, revision);
+    }
     for (const each of removed) this.#leaving.add(each);
-    void referring(revision).then(() => {
+    void caughtUp(["lds", "rds"], revision).then(() => {
       // Those that were not stored again meanwhile.
       const still = removed.filter(
         (each) => this.#leaving.delete(each) && catalog.resources.get(each.name) === each,
@@ -114,6 +98,6 @@ export class StoredType implements FeedTarget {
       const gone = still.map(({ name }) => name);
       void catalog.commit([], gone, revision);
     });
-    return notified;
+    return catalog.commit(resources, [], revision);
   }
 }

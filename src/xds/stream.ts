@@ -5,7 +5,7 @@ import type { Access } from "../policy/access.ts";
 import { MessageSender, type SlowEnd } from "../server/calls/message-sender.ts";
 import { refused, toClientError, tooMuchRetained } from "../server/calls/refusals.ts";
 import type { ServerCall } from "../server/calls/server-call.ts";
-import type { ServiceContext } from "../server/calls/service-context.ts";
+import { expiryOf, type ServiceContext } from "../server/calls/service-context.ts";
 import { freeRetainedBytes } from "../server/calls/unary-call.ts";
 import type { Reservation } from "../server/kernel/ledger.ts";
 import { nextStreamId, type OpenStream } from "../server/kernel/open-streams.ts";
@@ -16,14 +16,20 @@ import { XdsSubscription } from "./subscription.ts";
 import type { TypeName } from "./types.ts";
 import { Warming } from "./warming.ts";
 
+/** A method of a server. */
+export interface XdsMethod {
+  readonly context: ServiceContext;
+  readonly name: string;
+  readonly isDelta: boolean;
+  /** The type that requests need not name; empty: they have to. */
+  readonly url: string;
+}
+
 /** What a stream is opened with. */
 export interface XdsStreamOptions {
-  readonly method: string;
-  readonly isDelta: boolean;
+  readonly method: XdsMethod;
   /** The types, in the order in which they are sent. */
   readonly types: readonly ServedType[];
-  /** When it reaches the maximum age, in the clock's milliseconds; undefined: never. */
-  readonly expiresAt: number | undefined;
   readonly onClosed: (stream: XdsStream) => void;
 }
 
@@ -35,10 +41,12 @@ export class XdsStream extends MessageSender implements OpenStream {
   readonly id = nextStreamId();
   readonly streamKind = "xds";
   readonly openedAt: number;
-  readonly isDelta: boolean;
+  /** When it reaches its maximum age. */
+  readonly #expiresAt: number;
+  readonly method: XdsMethod;
   readonly #options: XdsStreamOptions;
-  /** By the place of their types. Absent: the client has not asked for the type. */
-  readonly #subscriptions: (XdsSubscription | undefined)[] = [];
+  /** Of the types that the client has asked for. */
+  readonly #subscriptions = new Map<TypeName, XdsSubscription>();
   protected override readonly isOneMessage = true;
   readonly #warming: Warming;
   /** The charge for the names that it asks for. */
@@ -49,16 +57,22 @@ export class XdsStream extends MessageSender implements OpenStream {
   constructor(call: ServerCall, context: ServiceContext, options: XdsStreamOptions) {
     super(call, context);
     this.#options = options;
-    this.isDelta = options.isDelta;
+    this.method = options.method;
     this.openedAt = context.clock.now();
+    this.#expiresAt = expiryOf(context) ?? Infinity;
     this.#warming = new Warming(context.clock, () => this.pump());
     call.onOver(() => this.close());
+    context.streams.add(this);
+  }
+
+  get isDelta(): boolean {
+    return this.method.isDelta;
   }
 
   /** Number of names that it asks for. */
   get names(): number {
     let count = 0;
-    for (const subscription of this.#subscriptions) count += subscription?.size ?? 0;
+    for (const { names } of this.#subscriptions.values()) count += names.size;
     return count;
   }
 
@@ -66,26 +80,20 @@ export class XdsStream extends MessageSender implements OpenStream {
   get access(): readonly Access[] | undefined {
     if (!this.context.authorizer.hasPolicy) return undefined;
     const all: Access[] = [];
-    this.#subscriptions.forEach((subscription, at) => {
-      const type = this.#options.types[at];
-      if (subscription === undefined || type === undefined) return;
-      if (subscription.isOfAll) all.push(type.accessToAll);
-      for (const name of subscription.names.keys()) all.push(type.accessTo(name));
-    });
+    for (const type of this.#options.types) {
+      const { isOfAll = false, names } = this.#of(type.type.name) ?? {};
+      if (isOfAll) all.push(type.accessToAll);
+      for (const name of names?.keys() ?? []) all.push(type.accessTo(name));
+    }
     return all;
   }
 
-  /** Counts it until it has ended. */
-  open(): void {
-    this.context.streams.add(this);
-  }
-
-  /** The subscription of the type at this place, which may be new. */
-  subscription(at: number, type: ServedType): XdsSubscription {
-    const known = this.#subscriptions[at];
+  /** The subscription of a type, which may be new. */
+  subscription({ type, catalog }: ServedType): XdsSubscription {
+    const known = this.#of(type.name);
     if (known !== undefined) return known;
-    const made = new XdsSubscription(type.catalog, this);
-    this.#subscriptions[at] = made;
+    const made = new XdsSubscription(catalog, this);
+    this.#subscriptions.set(type.name, made);
     return made;
   }
 
@@ -98,7 +106,7 @@ export class XdsStream extends MessageSender implements OpenStream {
   retain(): void {
     const { retainedRequests } = this.context;
     let bytes = 0;
-    for (const subscription of this.#subscriptions) bytes += subscription?.retainedBytes ?? 0;
+    for (const { retainedBytes } of this.#subscriptions.values()) bytes += retainedBytes;
     if (this.#retained === undefined && bytes <= freeRetainedBytes) return;
     this.#retained ??= retainedRequests.reserve(this.connection, 0, () =>
       this.evict(tooMuchRetained(retainedRequests)),
@@ -108,9 +116,7 @@ export class XdsStream extends MessageSender implements OpenStream {
 
   /** Called about once a second. */
   check(): void {
-    const { expiresAt } = this.#options;
-    if (expiresAt !== undefined && this.context.clock.now() >= expiresAt)
-      this.endBecause(expired());
+    if (this.context.clock.now() >= this.#expiresAt) this.endBecause(expired());
   }
 
   evict(error: WatchFanoutError): void {
@@ -119,7 +125,7 @@ export class XdsStream extends MessageSender implements OpenStream {
 
   endBecause(cause: unknown): void {
     const { logger } = this.context;
-    this.evict(toClientError(cause, this.#options.method, logger, this.call));
+    this.evict(toClientError(cause, this.method.name, logger, this.call));
   }
 
   /** The client sends no more requests. */
@@ -140,9 +146,11 @@ export class XdsStream extends MessageSender implements OpenStream {
       }
       if (response === undefined) continue;
       const { type, resources } = response;
-      if (type.name === "cds" && resources.length > 0) this.#warming.begin(response.number);
+      if (type.name === "cds" && resources.length > 0) {
+        this.#warming.begin(response.number, this.#of("eds"));
+      }
       const frames = response.frames(this.isDelta);
-      this.context.observer?.sent(this.#options.method, 1, sizeOf(frames) - prefixSize);
+      this.context.observer?.sent(this.method.name, 1, sizeOf(frames) - prefixSize);
       return frames;
     }
     return undefined;
@@ -164,7 +172,7 @@ export class XdsStream extends MessageSender implements OpenStream {
     this.context.streams.delete(this);
     this.#retained?.release();
     this.#warming.close();
-    for (const subscription of this.#subscriptions) subscription?.close();
+    for (const subscription of this.#subscriptions.values()) subscription.close();
     this.#options.onClosed(this);
   }
 
@@ -174,9 +182,10 @@ export class XdsStream extends MessageSender implements OpenStream {
    */
   #pending(): XdsSubscription | undefined {
     let removal: XdsSubscription | undefined;
-    for (const subscription of this.#subscriptions) {
+    for (const { type } of this.#options.types) {
+      const { name, refersToClusters } = type;
+      const subscription = this.#of(name);
       if (subscription?.hasPending !== true) continue;
-      const { name, refersToClusters } = subscription.catalog.type;
       if (refersToClusters && this.#warming.isActive(this.#of("eds"))) continue;
       if (name === "cds" && subscription.hasOnlyRemovals) removal = subscription;
       else return subscription;
@@ -186,8 +195,7 @@ export class XdsStream extends MessageSender implements OpenStream {
   }
 
   #of(name: TypeName): XdsSubscription | undefined {
-    const at = this.#options.types.findIndex(({ type }) => type.name === name);
-    return this.#subscriptions[at];
+    return this.#subscriptions.get(name);
   }
 }
 

@@ -1,4 +1,7 @@
-/** The short names of the types that this service serves, as options and metrics have them. */
+/**
+ * The short names of the types, as options and metrics have them. Their order is that in which they are sent to a client that
+ * waits for several: what a resource refers to before the resource itself (make before break).
+ */
 export const typeNames = ["cds", "eds", "lds", "rds", "sds"] as const;
 
 export type TypeName = (typeof typeNames)[number];
@@ -21,60 +24,36 @@ export interface XdsType {
   readonly methods: readonly [string, string];
 }
 
-const prefix = "type.googleapis.com/";
+/** The message of each type, and its own service, without "DiscoveryService", with the end of its methods' names. */
+const messages = {
+  cds: ["envoy.config.cluster.v3.Cluster", "cluster.v3.Cluster", "Clusters"],
+  eds: ["envoy.config.endpoint.v3.ClusterLoadAssignment", "endpoint.v3.Endpoint", "Endpoints"],
+  lds: ["envoy.config.listener.v3.Listener", "listener.v3.Listener", "Listeners"],
+  rds: ["envoy.config.route.v3.RouteConfiguration", "route.v3.Route", "Routes"],
+  sds: ["envoy.extensions.transport_sockets.tls.v3.Secret", "secret.v3.Secret", "Secrets"],
+} as const satisfies Readonly<Record<TypeName, readonly [string, string, string]>>;
 
-function typeOf(
-  name: TypeName,
-  [message, isWhole]: readonly [message: string, isWhole: boolean],
-  [service, method]: readonly [service: string, method: string],
-): XdsType {
-  const path = `/envoy.service.${service}`;
+/** The types, in the order in which they are sent. */
+export const xdsTypes: readonly XdsType[] = typeNames.map((name) => {
+  const [message, service, method] = messages[name];
   return {
-    ...{ name, message, isWhole, url: `${prefix}${message}` },
+    ...{ name, message, url: `type.googleapis.com/${message}` },
+    isWhole: name === "cds" || name === "lds",
     refersToClusters: name === "lds" || name === "rds",
-    methods: [`${path}/Stream${method}`, `${path}/Delta${method}`],
+    methods: methodsOf(`${service}DiscoveryService`, method),
   };
-}
-
-/**
- * The types, in the order in which they are sent to a client that waits for several: what a resource refers to before the
- * resource itself (make before break).
- */
-export const xdsTypes: readonly XdsType[] = [
-  typeOf(
-    "cds",
-    ["envoy.config.cluster.v3.Cluster", true],
-    ["cluster.v3.ClusterDiscoveryService", "Clusters"],
-  ),
-  typeOf(
-    "eds",
-    ["envoy.config.endpoint.v3.ClusterLoadAssignment", false],
-    ["endpoint.v3.EndpointDiscoveryService", "Endpoints"],
-  ),
-  typeOf(
-    "lds",
-    ["envoy.config.listener.v3.Listener", true],
-    ["listener.v3.ListenerDiscoveryService", "Listeners"],
-  ),
-  typeOf(
-    "rds",
-    ["envoy.config.route.v3.RouteConfiguration", false],
-    ["route.v3.RouteDiscoveryService", "Routes"],
-  ),
-  typeOf(
-    "sds",
-    ["envoy.extensions.transport_sockets.tls.v3.Secret", false],
-    ["secret.v3.SecretDiscoveryService", "Secrets"],
-  ),
-];
-
-const aggregated = "/envoy.service.discovery.v3.AggregatedDiscoveryService";
+});
 
 /** The methods of aggregated discovery: state of the world, and delta. */
-export const aggregatedMethods: readonly [string, string] = [
-  `${aggregated}/StreamAggregatedResources`,
-  `${aggregated}/DeltaAggregatedResources`,
-];
+export const aggregatedMethods = methodsOf(
+  "discovery.v3.AggregatedDiscoveryService",
+  "AggregatedResources",
+);
+
+function methodsOf(service: string, method: string): readonly [string, string] {
+  const path = `/envoy.service.${service}`;
+  return [`${path}/Stream${method}`, `${path}/Delta${method}`];
+}
 
 /** Asks for all resources of a type. No resource has this name. */
 export const wildcard = "*";

@@ -26,6 +26,8 @@ export class Warming {
   /** The nonce of the endpoints that it has to confirm; undefined: they have not all been sent. Later ones are changes. */
   #endpoints: number | undefined;
   #timer: Timer | undefined;
+  /** What the timer waits for. */
+  #wakesAt = 0;
 
   /** `onWarm` is called when it may be over. */
   constructor(clock: Clock, onWarm: () => void) {
@@ -33,13 +35,12 @@ export class Warming {
     this.#onWarm = onWarm;
   }
 
-  /** Clusters are sent, with this nonce. */
-  begin(nonce: number): void {
-    this.#until ??= this.#clock.now() + maxWarmingMs;
+  /** Clusters are sent, with this nonce. `endpoints`: as of `isActive`. */
+  begin(nonce: number, endpoints: XdsSubscription | undefined): void {
+    if (!this.isActive(endpoints)) this.#until = this.#clock.now() + maxWarmingMs;
     this.#clusters = nonce;
     this.#askedAt = Infinity;
     this.#endpoints = undefined;
-    this.#wakeAt(this.#until);
   }
 
   /** The client has confirmed something, and clusters up to this nonce. */
@@ -47,41 +48,43 @@ export class Warming {
     if (this.#until === undefined) return;
     if (this.#askedAt === Infinity && clusters >= this.#clusters) {
       this.#askedAt = this.#clock.now() + askingMs;
-      this.#wakeAt(Math.min(this.#askedAt, this.#until));
-    } else {
-      this.#onWarm();
     }
+    this.#onWarm();
   }
 
-  /** Whether it is warming now. `endpoints`: what it asks for of them, which has nothing to send; undefined: it asks for none. */
+  /**
+   * Whether it is warming now. Then `onWarm` follows. `endpoints`: what it asks for of them, which has nothing to send; undefined: it
+   * asks for none.
+   */
   isActive(endpoints: XdsSubscription | undefined): boolean {
     if (this.#until === undefined) return false;
     const now = this.#clock.now();
     if (now >= this.#askedAt) this.#endpoints ??= endpoints?.sent?.number ?? 0;
     const isWarm = this.#endpoints !== undefined && (endpoints?.confirmed ?? 0) >= this.#endpoints;
-    if (now < this.#until && !isWarm) return true;
-    this.close();
-    return false;
+    if (now >= this.#until || isWarm) {
+      this.close();
+      return false;
+    }
+    this.#wakeAt(now < this.#askedAt ? Math.min(this.#askedAt, this.#until) : this.#until);
+    return true;
   }
 
   /** Idempotent. */
   close(): void {
     this.#until = undefined;
     this.#timer?.cancel();
+    this.#timer = undefined;
   }
 
-  /** The bound of all stays: after a shorter time it waits for the rest. */
   #wakeAt(at: number): void {
-    const woken = (): void => {
-      const until = this.#until;
-      const isEarly = this.#clock.now() < at;
-      if (!isEarly) this.#onWarm();
-      if (until === undefined || this.#until !== until) return;
-      if (isEarly) this.#wakeAt(at);
-      else if (at < until) this.#wakeAt(until);
-    };
+    if (this.#timer !== undefined && this.#wakesAt === at) return;
     this.#timer?.cancel();
-    // Timers have whole milliseconds, and may fire one early.
-    this.#timer = this.#clock.setTimeout(woken, Math.max(1, Math.ceil(at - this.#clock.now())));
+    this.#wakesAt = at;
+    // A timer has whole milliseconds, and may fire one early: then the next one follows.
+    const ms = Math.max(1, Math.ceil(at - this.#clock.now()));
+    this.#timer = this.#clock.setTimeout(() => {
+      this.#timer = undefined;
+      this.#onWarm();
+    }, ms);
   }
 }

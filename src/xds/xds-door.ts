@@ -10,13 +10,17 @@ import { admitStream } from "../server/calls/request-streams.ts";
 import { type NextRequest, RefusedRequest, type ServerCall } from "../server/calls/server-call.ts";
 import type { ServiceContext } from "../server/calls/service-context.ts";
 import { Rounds } from "../server/kernel/rounds.ts";
-import { expiryOf } from "../server/services/watch-handler.ts";
 import { statusOf } from "../wire/errors.ts";
 import type { Change } from "./change.ts";
 import { type Refusal, Refusals } from "./refusals.ts";
 import { type DiscoveryRequest, readRequest } from "./request.ts";
-import { ServedTypes, type ServedTypesOptions, type TypeReport } from "./served-types.ts";
-import { XdsStream } from "./stream.ts";
+import {
+  type ServedType,
+  ServedTypes,
+  type ServedTypesOptions,
+  type TypeReport,
+} from "./served-types.ts";
+import { type XdsMethod, XdsStream } from "./stream.ts";
 import type { XdsSubscription } from "./subscription.ts";
 import { aggregatedMethods, type TypeName } from "./types.ts";
 
@@ -37,12 +41,20 @@ export interface XdsReport {
 export class XdsDoor implements Door {
   readonly #types: ServedTypes;
   readonly #refusals: Refusals;
-  #served: Served | undefined;
+  readonly #streams: Rounds<XdsStream>;
+  /** The requests that change something: one at a time of each stream. */
+  readonly #requests: Turns;
 
   /** Loads the descriptor set, which takes about 0.1 s. */
   constructor(options: ServedTypesOptions) {
+    const { clock, logger } = options;
     this.#types = new ServedTypes(options);
-    this.#refusals = new Refusals(options.clock, options.logger);
+    this.#refusals = new Refusals(clock, logger);
+    this.#requests = new Turns(clock, Infinity);
+    this.#streams = new Rounds(clock, {
+      ...{ intervalMs: checkIntervalMs, visitsPerStep: checksPerStep },
+      visit: (stream) => stream.check(),
+    });
   }
 
   /** Follows the resources, until `close`. */
@@ -51,17 +63,17 @@ export class XdsDoor implements Door {
   }
 
   methods(context: ServiceContext): ReadonlyMap<string, BidiMethod> {
-    const { clock } = context;
-    const streams = new Rounds<XdsStream>(clock, {
-      ...{ intervalMs: checkIntervalMs, visitsPerStep: checksPerStep },
-      visit: (stream) => stream.check(),
-    });
-    // Each stream waits for one request at most.
-    this.#served = { context, streams, requests: new Turns(clock, Infinity) };
     const methods = new Map<string, BidiMethod>();
-    const add = ([state, delta]: readonly [string, string], url: string): void => {
-      methods.set(state, this.#method(state, false, url));
-      methods.set(delta, this.#method(delta, true, url));
+    const add = (paths: readonly [string, string], url: string): void => {
+      for (const [index, path] of paths.entries()) {
+        const method = { name: methodOf(path), isDelta: index === 1, url };
+        methods.set(path, {
+          name: method.name,
+          maxRequestBytes: context.limits.maxRequestBytes,
+          mayIdle: true,
+          converse: (call, next) => void this.#converse(call, next, { context, ...method }),
+        });
+      }
     };
     add(aggregatedMethods, "");
     for (const { type } of this.#types.all) add(type.methods, type.url);
@@ -69,7 +81,7 @@ export class XdsDoor implements Door {
   }
 
   drain(): void {
-    for (const stream of this.#served?.streams ?? []) stream.evict(draining());
+    for (const stream of this.#streams) stream.evict(draining());
   }
 
   /** Stops following. Idempotent. */
@@ -79,34 +91,15 @@ export class XdsDoor implements Door {
 
   report(): XdsReport {
     return {
-      streams: this.#served?.streams.size ?? 0,
+      streams: this.#streams.size,
       types: this.#types.all.map((type) => type.report()),
       refusals: this.#refusals.all,
       refused: this.#refusals.counts,
     };
   }
 
-  /** `url`: the type that requests need not name; empty: they have to. */
-  #method(path: string, isDelta: boolean, url: string): BidiMethod {
-    const name = methodOf(path);
-    return {
-      name,
-      maxRequestBytes: this.#open.context.limits.maxRequestBytes,
-      mayIdle: true,
-      converse: (call, next) => void this.#converse(call, next, { name, isDelta, url }),
-    };
-  }
-
-  async #converse(
-    call: ServerCall,
-    next: NextRequest,
-    {
-      name,
-      isDelta,
-      url,
-    }: { readonly name: string; readonly isDelta: boolean; readonly url: string },
-  ): Promise<void> {
-    const { context, streams, requests } = this.#open;
+  async #converse(call: ServerCall, next: NextRequest, method: XdsMethod): Promise<void> {
+    const { context } = method;
     if (!admitStream(call, context)) return;
     const shed = context.memoryPressure.refusal("stream");
     if (shed !== undefined) {
@@ -114,12 +107,10 @@ export class XdsDoor implements Door {
       return;
     }
     const stream = new XdsStream(call, context, {
-      ...{ method: name, isDelta, types: this.#types.all, expiresAt: expiryOf(context) },
-      onClosed: (closed) => streams.delete(closed),
+      ...{ method, types: this.#types.all },
+      onClosed: (closed) => this.#streams.delete(closed),
     });
-    stream.open();
-    streams.add(stream);
-    const conversation = { call, stream, method: name, url };
+    this.#streams.add(stream);
     try {
       while (!stream.isOver) {
         const message = await next();
@@ -127,10 +118,10 @@ export class XdsDoor implements Door {
           stream.halfClosed();
           return;
         }
-        const asked = this.#read(conversation, message);
+        const asked = this.#read(stream, message);
         // Most requests only confirm a response.
         if (asked === undefined) continue;
-        await requests.run(call.owner, this.#change(conversation, asked));
+        await this.#requests.run(call.owner, this.#change(call, stream, asked));
       }
     } catch (error) {
       if (error instanceof RefusedRequest) stream.end(error.status);
@@ -139,9 +130,9 @@ export class XdsDoor implements Door {
   }
 
   /** Reads a request; undefined: it asks for nothing else than before. Throws INVALID_REQUEST. */
-  #read({ call, stream, url }: Conversation, message: Buffer): Asked | undefined {
-    const { maxSubscribeWatches } = this.#open.context.limits;
-    const request = readRequest(message, stream.isDelta, maxSubscribeWatches);
+  #read(stream: XdsStream, message: Buffer): Asked | undefined {
+    const { context, isDelta, url } = stream.method;
+    const request = readRequest(message, isDelta, context.limits.maxSubscribeWatches);
     const { typeUrl, nonce, refusal, node } = request;
     if (url !== "" && typeUrl !== "" && typeUrl !== url) {
       throw invalidRequest(
@@ -149,30 +140,28 @@ export class XdsDoor implements Door {
         `This method is for ${url}, and the request is for ${typeUrl}. Use aggregated discovery for several types.`,
       );
     }
-    const place = this.#types.placeOf(typeUrl === "" ? url : typeUrl);
-    const type = this.#types.all[place];
-    if (type === undefined) return undefined;
+    const type = this.#types.named(typeUrl === "" ? url : typeUrl);
     if (node !== "") stream.node = node;
-    const subscription = stream.subscription(place, type);
+    const subscription = stream.subscription(type);
     const isLast = nonce !== "" && subscription.answered(nonce);
     if (nonce !== "") stream.answered();
     if (refusal !== undefined) {
+      const by = { identity: stream.identity.name, node: stream.node };
       const refused = isLast ? subscription.sent : undefined;
-      const by = { identity: call.identity.name, node: stream.node };
       this.#refusals.add(type.type.name, refused, refusal, by);
     }
     const change = subscription.changeBy(request);
-    return change === undefined ? undefined : { place, subscription, change, request };
+    return change === undefined ? undefined : { type, subscription, change, request };
   }
 
   /** Applies what a request changes, if its caller may ask for it. Throws PERMISSION_DENIED, or that it is too much. */
   *#change(
-    { call, stream, method }: Conversation,
-    { place, subscription, change, request }: Asked,
+    call: ServerCall,
+    stream: XdsStream,
+    { type, subscription, change, request }: Asked,
   ): TimeSlicedWork<void> {
-    const type = this.#types.all[place];
-    if (stream.isOver || type === undefined) return;
-    const { context } = this.#open;
+    if (stream.isOver) return;
+    const { context, name: method } = stream.method;
     const { authorizer, limits } = context;
     const { added, all } = change;
     const limit = limits.maxSubscribeWatches;
@@ -197,33 +186,11 @@ export class XdsDoor implements Door {
     stream.retain();
     stream.pump();
   }
-
-  get #open(): Served {
-    if (this.#served === undefined) throw new Error("xDS is not part of a server yet.");
-    return this.#served;
-  }
-}
-
-/** What the door has since it is part of a server. */
-interface Served {
-  readonly context: ServiceContext;
-  readonly streams: Rounds<XdsStream>;
-  /** The requests that change something: one at a time of each stream. */
-  readonly requests: Turns;
-}
-
-/** One call. */
-interface Conversation {
-  readonly call: ServerCall;
-  readonly stream: XdsStream;
-  readonly method: string;
-  /** The type that requests need not name; empty: they have to. */
-  readonly url: string;
 }
 
 /** What a request asks for. */
 interface Asked {
-  readonly place: number;
+  readonly type: ServedType;
   readonly subscription: XdsSubscription;
   readonly change: Change;
   readonly request: DiscoveryRequest;

@@ -52,10 +52,13 @@ export const xdsBounds: readonly Bound[] = [
   {
     what: "values that xDS can't serve",
     owners: ["InvalidValues"],
-    bound: "objects in the cache, 500 characters each; 100 lines of the log at one time",
+    bound: "objects in the cache, 500 characters each; 100 lines of the log at once, then one a second",
     per: "type",
     atBound: "further ones are counted",
-    shownBy: ["%s is not served, and the last valid one stays"],
+    shownBy: [
+      "%s is not served, and the last valid one stays",
+      "that a writer makes valid and invalid again and again is logged at a bounded rate",
+    ],
   },
   {
     what: "refusals (NACK) of clients of xDS",

@@ -28,6 +28,17 @@ export const guaranteesTests: Readonly<Record<string, string>> = {
   "guarantee-19":
     "scripts/model.test.ts: All states of leases, locks, shards, request ids and restarts keep every guarantee, and lose one without each rule",
   "guarantee-19b": "linearizability/histories.test.ts: A history of a lock of the client library",
+  "xds-1":
+    "xds/guarantees/guarantees.test.ts: keeps its guarantees, whatever is written and however clients read",
+  "xds-1b":
+    "xds/guarantees/guarantees.test.ts: keeps its guarantees, whatever is written and however clients read",
+  "xds-1c":
+    "xds/guarantees/guarantees.test.ts: keeps its guarantees, whatever is written and however clients read",
+  "xds-2": "waits for the client, however long ago other clusters were sent",
+  "xds-3": "stays while others are added, until the route is sent: %j",
+  "xds-4": "end with what the restored etcd has, and get what differs when they come back",
+  "xds-5": "gets as version in an unknown history the content, beside the revision",
+  "xds-6": "gets only what differs from the versions that it has when it comes back",
   "fault-1": "loses nothing, each time it is killed",
   "fault-2": "of three, one after the other",
   "fault-3": "faults/members.test.ts: loses nothing",

@@ -1,21 +1,21 @@
 import { pino } from "pino";
 import { describe, expect, it } from "vitest";
+import { InvalidValue } from "../../src/xds/any-types.ts";
 import { Catalog } from "../../src/xds/catalog.ts";
+import { InvalidValues } from "../../src/xds/invalid-values.ts";
 import { Refusals } from "../../src/xds/refusals.ts";
 import { readRequest } from "../../src/xds/request.ts";
-import { Sequence, XdsResource } from "../../src/xds/response.ts";
-import { emptyAssignment } from "../../src/xds/services.ts";
+import { assignmentOf } from "../../src/xds/services.ts";
 import { XdsSubscription } from "../../src/xds/subscription.ts";
-import { xdsTypes } from "../../src/xds/types.ts";
+import { type XdsType, xdsTypes } from "../../src/xds/types.ts";
 import { FakeClock } from "../fake-clock.ts";
 import { heapOfEach, heldBytes } from "../heap.ts";
 import { Recorder } from "../server/served.ts";
 
-const [type] = xdsTypes;
-if (type === undefined) throw new Error("There is no type.");
+const [cds, eds, lds] = xdsTypes as [XdsType, XdsType, XdsType];
 
-function catalogOf(sequence: Sequence): Catalog {
-  return new Catalog({ type: type as NonNullable<typeof type>, clock: new FakeClock(), sequence });
+function catalogOf(type: XdsType): Catalog {
+  return new Catalog({ type, clock: new FakeClock() });
 }
 
 /** A length-delimited field of a message. */
@@ -44,13 +44,10 @@ describe("Texts of a request", () => {
 
 describe("A delta client that asks for all again", () => {
   it("gets all, and learns what was removed before it asked", () => {
-    const lds = xdsTypes.find(({ name }) => name === "lds") as NonNullable<typeof type>;
-    const sequence = new Sequence();
-    const catalog = new Catalog({ type: lds, clock: new FakeClock(), sequence });
-    const made = ["a", "b"].map((name) => {
-      const facts = { type: lds, name, version: "1", any: Buffer.from(name), revision: 1 };
-      return new XdsResource(facts, sequence);
-    });
+    const catalog = catalogOf(lds);
+    const made = ["a", "b"].map((name) =>
+      catalog.make(name, { version: "1", any: Buffer.from(name) }, 1),
+    );
     catalog.commit(made, [], 1);
     const subscription = new XdsSubscription(catalog, { isDelta: true, pump: () => {} });
     const all = { added: [], removed: [], all: true };
@@ -64,11 +61,9 @@ describe("A delta client that asks for all again", () => {
 
 describe("A name without a resource", () => {
   it("takes no more memory than is charged for it", () => {
-    const sequence = new Sequence();
-    const eds = xdsTypes[1] as NonNullable<typeof type>;
     const catalog = new Catalog({
-      ...{ type: eds, clock: new FakeClock(), sequence },
-      makeAbsent: (name, revision) => emptyAssignment(eds, name, revision, sequence),
+      ...{ type: eds, clock: new FakeClock() },
+      contentOfAbsent: (name) => assignmentOf(eds, name, []),
     });
     catalog.commit([], [], 1);
     const subscription = new XdsSubscription(catalog, { isDelta: true, pump: () => {} });
@@ -80,7 +75,7 @@ describe("A name without a resource", () => {
     // Those that are kept for all clients.
     for (let i = 0; i < 1_000; i++) ask(-i);
     let next = 0;
-    const charged = subscription.retainedBytes / subscription.size;
+    const charged = subscription.retainedBytes / subscription.names.size;
     expect(heapOfEach(2_000, () => ask(next++))).toBeLessThan(charged);
     // What was made for it is no longer kept. It is the same when it is made again.
     subscription.changed("service-0");
@@ -90,7 +85,7 @@ describe("A name without a resource", () => {
 
 describe("A delta client of all resources", () => {
   it("has the names that it has given up among its own until it learns whether they exist", () => {
-    const catalog = catalogOf(new Sequence());
+    const catalog = catalogOf(cds);
     const subscription = new XdsSubscription(catalog, { isDelta: true, pump: () => {} });
     catalog.commit([], [], 1);
     subscription.apply({ added: [], removed: [], all: true }, new Map());
@@ -99,16 +94,15 @@ describe("A delta client of all resources", () => {
     const names = ["a", "b", "c"];
     subscription.apply({ added: names, removed: [], all: undefined }, new Map());
     subscription.apply({ added: [], removed: names, all: undefined }, new Map());
-    expect(subscription.size).toBe(3);
+    expect(subscription.names.size).toBe(3);
     expect(subscription.retainedBytes).toBeGreaterThan(before);
     expect(subscription.take()).toMatchObject({ removed: names });
-    expect(subscription.size).toBe(0);
+    expect(subscription.names.size).toBe(0);
     expect(subscription.retainedBytes).toBe(before);
   });
 
   it("that is further behind than the log ends, so that its client comes back", () => {
-    const sequence = new Sequence();
-    const catalog = catalogOf(sequence);
+    const catalog = catalogOf(cds);
     const subscription = new XdsSubscription(catalog, { isDelta: true, pump: () => {} });
     const all = { added: [], removed: [], all: true };
     subscription.apply(all, new Map());
@@ -116,8 +110,8 @@ describe("A delta client of all resources", () => {
     expect(subscription.take()).not.toBe("lost");
     for (let revision = 2; revision < 5; revision++) {
       const names = Array.from({ length: 7_000 }, (_, i) => `${revision}/${i}`);
-      const facts = { type: catalog.type, version: "1", any: Buffer.alloc(0), revision };
-      const resources = names.map((name) => new XdsResource({ ...facts, name }, sequence));
+      const content = { version: "1", any: Buffer.alloc(0) };
+      const resources = names.map((name) => catalog.make(name, content, revision));
       catalog.commit(resources, [], revision);
     }
     expect(subscription.take()).toBe("lost");
@@ -129,15 +123,14 @@ describe("A delta client of all resources", () => {
 });
 
 describe("A response", () => {
-  const large = { any: Buffer.alloc(400_000), version: "1", revision: 1 };
+  const large = { any: Buffer.alloc(400_000), version: "1" };
 
   it("that would be larger than clients of gRPC accept is several", () => {
-    const sequence = new Sequence();
-    const catalog = catalogOf(sequence);
+    const catalog = catalogOf(cds);
     const commit = (prefix: string): void => {
-      const resources = Array.from({ length: 7 }, (_, i) => {
-        return new XdsResource({ ...large, type: catalog.type, name: `${prefix}${i}` }, sequence);
-      });
+      const resources = Array.from({ length: 7 }, (_, i) =>
+        catalog.make(`${prefix}${i}`, large, 1),
+      );
       catalog.commit(resources, [], 1);
     };
     const subscription = new XdsSubscription(catalog, { isDelta: true, pump: () => {} });
@@ -156,7 +149,7 @@ describe("A response", () => {
   });
 
   it("says whether each name exists that was unsubscribed from beside all, and until then it counts", () => {
-    const catalog = catalogOf(new Sequence());
+    const catalog = catalogOf(cds);
     const subscription = new XdsSubscription(catalog, { isDelta: true, pump: () => {} });
     subscription.apply({ added: [], removed: [], all: true }, new Map());
     catalog.commit([], [], 1);
@@ -166,27 +159,43 @@ describe("A response", () => {
       subscription.apply(change, new Map());
       subscription.apply({ ...change, added: [], removed: change.added }, new Map());
     }
-    expect(subscription.size).toBe(50);
+    expect(subscription.names.size).toBe(50);
     expect(subscription.retainedBytes).toBeGreaterThan(50 * "name 1".length);
     expect(subscription.take()).toMatchObject({ removed: { length: 50 } });
-    expect([subscription.size, subscription.retainedBytes]).toEqual([0, 0]);
+    expect([subscription.names.size, subscription.retainedBytes]).toEqual([0, 0]);
   });
 });
 
 describe("The log of changes", () => {
   it("keeps no version of a resource that is not current, however large assignments are", () => {
-    const sequence = new Sequence();
-    const catalog = catalogOf(sequence);
+    const catalog = catalogOf(cds);
     const commit = (revision: number): void => {
-      const facts = { type: catalog.type, name: "a", version: String(revision), revision };
-      const any = Buffer.alloc(100_000, revision);
-      catalog.commit([new XdsResource({ ...facts, any }, sequence)], [], revision);
+      const content = { version: String(revision), any: Buffer.alloc(100_000, revision) };
+      catalog.commit([catalog.make("a", content, revision)], [], revision);
     };
     commit(1);
     const before = heldBytes();
     for (let revision = 2; revision <= 500; revision++) commit(revision);
     expect(heldBytes() - before).toBeLessThan(5_000_000);
-    expect(catalog.changesSince(1)?.get("a")?.version).toBe("500");
+    expect(catalog.changesSince(1)?.resources).toMatchObject([{ name: "a", version: "500" }]);
+  });
+});
+
+describe("A value", () => {
+  it("that a writer makes valid and invalid again and again is logged at a bounded rate", () => {
+    const [lines, clock] = [new Recorder(), new FakeClock()];
+    const invalid = new InvalidValues(clock, pino({}, lines));
+    const alternate = (): void => {
+      for (let n = 0; n < 200; n++) {
+        invalid.add("key", new InvalidValue("It is empty."));
+        invalid.delete("key");
+      }
+    };
+    alternate();
+    expect(lines.logged.length).toBe(100);
+    clock.advance(5_000);
+    alternate();
+    expect(lines.logged.length).toBe(105);
   });
 });
 

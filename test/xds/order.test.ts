@@ -92,6 +92,30 @@ describe("A route to a new cluster", () => {
     expect((await stream.response(7)).type).toBe("rds");
   });
 
+  it("waits for the client, however long ago other clusters were sent", async () => {
+    const { stream, put, clock, door } = await serveOne();
+    await put("cds/earlier", edsCluster("earlier"));
+    await confirm(stream, 3);
+    // What follows shows that the server has read it.
+    stream.send({ type: "eds", names: ["earlier"] });
+    await confirm(stream, 4);
+    clock.advance(60_000);
+    await put("cds/new", edsCluster("new"));
+    await put("rds/main", route("main", "new"));
+    await put("rds/other", route("other", "new"));
+    expect((await stream.response(5)).type).toBe("cds");
+    // Both routes were committed in order, so that the first one waits for the client alone.
+    await until("the routes", () => servedOf(door, "rds") === 2);
+    await put("eds/old/2", { address: "10.0.0.9", port: 80 });
+    expect((await stream.response(6)).type).toBe("eds");
+    await confirm(stream, 5);
+    await until("the route", () => {
+      clock.advance(25);
+      return stream.received[7];
+    });
+    expect(stream.received[7]?.type).toBe("rds");
+  });
+
   it("is sent after ten seconds to a client that confirms nothing", async () => {
     const { stream, put, clock, door } = await serveOne();
     await put("cds/new", edsCluster("new"));
@@ -129,16 +153,17 @@ describe("A route to a new cluster", () => {
 
   it("is not sent later because a timer has fired early", () => {
     const clock = new EarlyClock();
-    let calls = 0;
+    let warmAt: number | undefined;
     const warming = new Warming(clock, () => {
-      calls++;
+      if (!warming.isActive(undefined)) warmAt ??= clock.now();
     });
-    warming.begin(1);
+    const begun = clock.now();
+    warming.begin(1, undefined);
     warming.confirmed(1);
-    expect(warming.isActive(undefined)).toBe(true);
-    clock.advance(26);
-    expect(calls).toBe(1);
-    expect(warming.isActive(undefined)).toBe(false);
+    clock.advance(24);
+    expect(warmAt).toBeUndefined();
+    clock.advance(2);
+    expect(warmAt).toBe(begun + 25);
   });
 
   it("waits for the cache of clusters, which may learn of them later", async () => {

@@ -55,7 +55,7 @@ export async function serveXds({ types = allTypes, ...options }: ServingOptions 
   };
   for (const [path, value] of Object.entries(options.stored ?? {})) await put(path, value);
   const resources = new Map(
-    types.map((type) => [type, { type, name: type, resource: cachers.get(type) as Cacher }]),
+    types.map((type) => [type, { name: type, resource: cachers.get(type) as Cacher }]),
   );
   const door = new XdsDoor({ resources, debounceMs: options.debounceMs ?? 0, clock, logger });
   door.start();

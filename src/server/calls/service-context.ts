@@ -170,3 +170,9 @@ function createKernel(
     fullStore: new FullStore(clock, logger),
   };
 }
+
+/** When a new stream reaches its maximum age, in the clock's milliseconds; undefined: never. Jitter spreads those that began together. */
+export function expiryOf({ clock, limits, random }: ServiceContext): number | undefined {
+  const { maxStreamAgeMs } = limits;
+  return maxStreamAgeMs === 0 ? undefined : clock.now() + maxStreamAgeMs * (0.8 + 0.2 * random());
+}

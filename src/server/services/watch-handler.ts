@@ -7,7 +7,7 @@ import type { WatchRequest__Output } from "../../wire/generated/watchfanout/v1/W
 import type { MethodHandler } from "../calls/methods.ts";
 import { toClientError } from "../calls/refusals.ts";
 import type { ServerCall } from "../calls/server-call.ts";
-import type { ServiceContext } from "../calls/service-context.ts";
+import { expiryOf, type ServiceContext } from "../calls/service-context.ts";
 import type { ServedResource } from "../calls/service-options.ts";
 import { accessOfWatch, parseWatch, resourceNamed, type WatchEnds } from "./parse-requests.ts";
 import { viewOf } from "./parse-view.ts";
@@ -93,12 +93,6 @@ function retainedBytesOf({ scope, selection, shard, view }: CacheWatchRequest): 
   const texts: readonly (string | undefined)[] = Object.values(scope);
   const parsed = (selection?.bytes ?? 0) + (shard?.bytes ?? 0) + viewBytes(view);
   return texts.reduce((bytes, text = "") => bytes + textBytes(text), parsed);
-}
-
-/** When a new watch expires; undefined: never. Jitter spreads the expiry of watches that began together. */
-export function expiryOf({ clock, limits, random }: ServiceContext): number | undefined {
-  const { maxStreamAgeMs } = limits;
-  return maxStreamAgeMs === 0 ? undefined : clock.now() + maxStreamAgeMs * (0.8 + 0.2 * random());
 }
 
 /**

@@ -16,10 +16,9 @@ import { type BidiMethod, decoderOf, methodOf } from "../../calls/methods.ts";
 import { toClientError, tooMuchRetained } from "../../calls/refusals.ts";
 import { admitStream, inTurn } from "../../calls/request-streams.ts";
 import { type NextRequest, RefusedRequest, type ServerCall } from "../../calls/server-call.ts";
-import type { ServiceContext } from "../../calls/service-context.ts";
+import { expiryOf, type ServiceContext } from "../../calls/service-context.ts";
 import { Rounds } from "../../kernel/rounds.ts";
 import { requiredLease } from "../parse-requests.ts";
-import { expiryOf } from "../watch-handler.ts";
 import { KeepAliveStream } from "./keep-alive-stream.ts";
 
 /** Maximum number of leases of a KeepAlive request. */

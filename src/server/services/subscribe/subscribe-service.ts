@@ -19,13 +19,13 @@ import { type BidiMethod, decoderOf } from "../../calls/methods.ts";
 import { toClientError, tooMuchRetained } from "../../calls/refusals.ts";
 import { admitStream, inTurn } from "../../calls/request-streams.ts";
 import { type NextRequest, RefusedRequest, type ServerCall } from "../../calls/server-call.ts";
-import type { ServiceContext } from "../../calls/service-context.ts";
+import { expiryOf, type ServiceContext } from "../../calls/service-context.ts";
 import type { Opening } from "../../calls/stream-openings.ts";
 import { freeRetainedBytes } from "../../calls/unary-call.ts";
 import { Rounds } from "../../kernel/rounds.ts";
 import { CompressedFrames } from "../compressed-frames.ts";
 import { accessOfWatch, amountOf } from "../parse-requests.ts";
-import { bytesOf, expiryOf, openWatch } from "../watch-handler.ts";
+import { bytesOf, openWatch } from "../watch-handler.ts";
 import { SubscribeStream, subscribeMethod } from "./subscribe-stream.ts";
 import { type Credit, Subscription } from "./subscription.ts";
 
