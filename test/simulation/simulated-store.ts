@@ -58,6 +58,8 @@ export class SimulatedStore implements KilledStore {
   #kills = 0;
   /** The process ends by itself. */
   #onFault: () => void = () => {};
+  /** Whether its disk may break, since no other process has to find what is on it. */
+  #mayFail = false;
 
   constructor(options: SimulatedStoreOptions) {
     this.#options = options;
@@ -116,6 +118,7 @@ export class SimulatedStore implements KilledStore {
   /** Resolves when the process has ended: at once, before that step. */
   #untilEnd(before: number | undefined, gone: () => void): Promise<void> {
     const { disk, random, scheduler } = this.#options;
+    this.#mayFail = true;
     const fails = this.#failSoon();
     // For long enough that leases end which were granted before.
     const last = disk.steps + (before ?? random.between(0, fails ? 1_000 : 80));
@@ -124,6 +127,7 @@ export class SimulatedStore implements KilledStore {
         late.cancel();
         disk.onStep = () => {};
         this.#onFault = () => {};
+        this.#mayFail = false;
         gone();
         this.#end();
         resolve();
@@ -152,7 +156,8 @@ export class SimulatedStore implements KilledStore {
     }
     if (random.chance(failures / 3)) {
       scheduler.after(at(), "the disk breaks", () => {
-        disk.isBroken = true;
+        // The process may have ended before, and what it has left is being compared.
+        disk.isBroken = this.#mayFail;
       });
     }
     return fills;
