@@ -40,9 +40,16 @@ const lonelyTests = [
   /server\/limits\/(kept-headers|kept-requests|waiting-reads)\.test\.ts$/,
 ];
 
+/** The tests that keep a process busy with faults, workers or other programs for long. */
+const busyTests = [
+  /faults\/(client-library|downstream|histories|hostile|kills|members|restores|tiers|upstream)\.test\.ts$/,
+  /(workers\/(workers|etcd-api|syncing-workers)|corpus\/corpus|docs\/commands)\.test\.ts$/,
+  /simulation\/.*\.test\.ts$/,
+];
+
 /** The tests that run next to others in one process: they share its modules, which saves loading them. */
 const sharingTests = globSync("test/**/*.test.ts").filter(
-  (file) => !lonelyTests.some((lonely) => lonely.test(file)),
+  (file) => ![...lonelyTests, ...busyTests].some((own) => own.test(file)),
 );
 
 /** The tests that take longest, some of them small files: the order by size would leave them for the end. */

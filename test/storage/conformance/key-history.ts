@@ -5,7 +5,15 @@ import type { Operation } from "../../../src/storage/memory/mvcc-store.ts";
 import type { HistoryRequest, HistoryResult, Storage } from "../../../src/storage/storage.ts";
 import fc, { costlyRuns, runs } from "../../property.ts";
 import { type PlainEvent, plainEvent } from "./model.ts";
-import { bytes, expectFailure, type Opened, put, remove, storageTest, type Traits } from "./opened.ts";
+import {
+  bytes,
+  expectFailure,
+  type Opened,
+  put,
+  remove,
+  storageTest,
+  type Traits,
+} from "./opened.ts";
 import { StreamReader } from "./stream-reader.ts";
 
 /** What a change is compared by. */
