@@ -13,12 +13,9 @@ it.each([
   [{ maxRevisions: 1_000 }, 500, 1],
   [{ maxRevisions: 0 }, 5_000, 1],
   [{ concurrent: 0, maxRevisions: 0 }, 5_000, Infinity],
-])(
-  "With %j, deep reads may begin at revision %i after %d at the earliest",
-  (bounds, current, oldest) => {
-    expect(new DeepReads(new FakeClock(), bounds).oldest(current)).toBe(oldest);
-  },
-);
+])("With %j, deep reads at revision %i may begin after %d or later", (bounds, current, oldest) => {
+  expect(new DeepReads(new FakeClock(), bounds).oldest(current)).toBe(oldest);
+});
 
 it("The end of a deep read frees its place once", async () => {
   const deepReads = new DeepReads(new FakeClock(), { concurrent: 3 });
@@ -58,7 +55,7 @@ it("Watches that are refused or ended are counted by the limit, which they name"
   ]);
 });
 
-it("One caller that has all of the deep reads is told the bound of all, if it has none of its own", async () => {
+it("The error of a caller that has all deep reads names the bound of all, if no lower one applies to it", async () => {
   const deepReads = new DeepReads(new FakeClock(), {
     ...{ concurrent: 2, concurrentPerGroup: 2, queued: 0 },
   });

@@ -2,7 +2,7 @@ import { expect, it } from "vitest";
 import { PagedInitialState } from "../../../src/cacher/catch-up/initial-state.ts";
 import { PendingSource } from "../../../src/cacher/catch-up/watch-source.ts";
 
-it("A source that is not known yet is starting, and is then read as the one that takes its place", () => {
+it("A source that is not known yet is starting, and is then read as the one that replaces it", () => {
   const pending = new PendingSource();
   expect([pending.state, pending.successor, pending.next()]).toEqual([
     ...["starting", undefined, undefined],

@@ -57,6 +57,14 @@ describe("The chunks of a list", () => {
     expect(rebuilt(before, after).length).toBe(count);
   });
 
+  it("are not made again after a write outside of the scope of their list", () => {
+    const world = new World(10);
+    const narrow = filterOf("k00");
+    const before = world.list(narrow);
+    world.write("z");
+    expect(rebuilt(before, world.list(narrow))).toEqual([]);
+  });
+
   it("belong to the requested revision, also to an older one", () => {
     const world = new World(10);
     const before = world.list();
@@ -263,6 +271,7 @@ describe("The chunks of a list", () => {
     ["more are not: all chunks count as changed", 4_097, 4],
   ])("%s", (_, changes, count) => {
     const world = new World(10);
+    for (let i = 0; i < 10; i++) world.write("k000");
     const before = world.list();
     for (let i = 0; i < changes; i++) world.write("k000", "small");
     expect(rebuilt(before, world.list()).length).toBe(count);
@@ -279,6 +288,7 @@ describe("The chunks of a list", () => {
     const then = world.list(all, past.state, past.revision);
     expect(rebuilt(now, then).length).toBe(count);
     expect(objectsOf(then)).toEqual([...past.state.range("")]);
+    expect(rebuilt(then, world.list(all, past.state, past.revision))).toEqual([]);
   });
 
   it("made for an older revision are valid until the first change in their range", () => {
@@ -307,7 +317,9 @@ describe("The chunks of a list", () => {
     world.kept.expire();
     world.kept.expire();
     const now = world.list();
-    expect(rebuilt(now, world.list(all, past.state, past.revision)).length).toBe(4);
+    const then = world.list(all, past.state, past.revision);
+    expect(rebuilt(now, then).length).toBe(4);
+    expect(rebuilt(then, world.list(all, past.state, past.revision))).toEqual([]);
   });
 
   it("behind a key within an outdated one are made from where that began", () => {

@@ -66,6 +66,28 @@ describe("Pages from the last key down", () => {
     ]);
   });
 
+  it.each([
+    ["number", { limit: 2 }],
+    ["bytes", { maxBytes: 2 * estimatedBytes(object("k1", 1, "old")) }],
+  ])("examine no more than they have and the next one, if bounded by %s", (_, request) => {
+    const world = new World(9);
+    let examined = 0;
+    const predicate = (): boolean => {
+      examined++;
+      return true;
+    };
+    expect(keysOf(world.list({ ...request, order, predicate }))).toBe("k9=old k8=old");
+    expect(examined).toBe(3);
+  });
+
+  it("do not take the number that follows from a page of another order", () => {
+    const world = new World(9);
+    const other = world.list({ order: "MOD_REVISION_ASCENDING", limit: 4 });
+    expect(other).toMatchObject({ next: "k4", remaining: 5 });
+    const page = world.list({ order, limit: 1, startAfter: "k4", at: exact(9) });
+    expect([keysOf(page), page?.remaining]).toEqual(["k3=old", 2]);
+  });
+
   it("count what follows a key that is not in the list, as a client may make up any", () => {
     const world = new World();
     const page = { order, limit: 1, prefix: "k", startAfter: "z", at: exact(5) };
@@ -193,7 +215,25 @@ describe("Pages in an order of revisions", () => {
     expect(world.retained.stats().snapshots).toBe(1);
     const single = new World();
     expect(single.list({ order })).toMatchObject({ next: undefined, remaining: 0 });
+    expect(single.list({ order, startAfter: "k2", at: exact(5) })?.remaining).toBe(0);
     expect(single.retained.stats().snapshots).toBe(0);
+  });
+
+  it("keep objects sorted also if the first page was read elsewhere", () => {
+    const world = new World();
+    let examined = 0;
+    const predicate = (): boolean => {
+      examined++;
+      return true;
+    };
+    const request = { order: "MOD_REVISION_ASCENDING", limit: 1, at: exact(5), predicate } as const;
+    for (const [startAfter, next] of [
+      ["k1", "k2"],
+      ["k2", "k3"],
+    ]) {
+      expect(world.list({ ...request, startAfter })?.next).toBe(next);
+      expect(examined).toBe(5);
+    }
   });
 
   it("are undefined, and retain nothing, if the cached state is replaced while they are made", () => {

@@ -1,9 +1,14 @@
 import { describe, expect, it } from "vitest";
 import { StateReader } from "../../../src/cacher/list/state-reader.ts";
 import type { CachedState, CacheListRequest } from "../../../src/cacher/request/request.ts";
+import { Selection } from "../../../src/cacher/request/selection.ts";
+import { Shard } from "../../../src/cacher/request/shard.ts";
 import { OrderedStore } from "../../../src/cacher/state/ordered-store.ts";
 import { RetainedSnapshots } from "../../../src/cacher/state/retained-snapshots.ts";
 import type { StoredObject } from "../../../src/model/object.ts";
+import { noAttributes } from "../../../src/selector/attributes.ts";
+import { parseFieldSelector } from "../../../src/selector/parse-field-selector.ts";
+import { parseLabelSelector } from "../../../src/selector/parse-label-selector.ts";
 import { finish } from "../finish.ts";
 import { object, text } from "../objects.ts";
 import { any, exact, keysOf, World } from "./page-world.ts";
@@ -23,6 +28,7 @@ describe("A page of the cache", () => {
       expect(page).toMatchObject({ revision, next: undefined, remaining: 0 });
       expect(keysOf(page)).toBe("k1=old k2=new k3=old k4=old k5=old");
     }
+    expect(world.retained.stats().snapshots).toBe(0);
   });
 
   it("is of an older state as long as the cache has all events since", () => {
@@ -114,6 +120,41 @@ describe("A page of the cache", () => {
     world.write("k18999");
     world.write("k20000", "ADDED");
     expect(finish(work)).toMatchObject({ revision: 9_000, items: before, historyId: "first" });
+  });
+
+  it("is of the state when it began, also where it is made after a step", () => {
+    const world = new World(9_000);
+    // Makes the chunks of the first 6,000 objects.
+    world.list({ limit: 4_500 });
+    world.snapshots.clear();
+    const work = world.pages.list({ prefix: "", limit: 0, at: any });
+    expect(work.next().done).toBe(false);
+    world.write("k18999");
+    expect(finish(work)?.items.at(-1)?.modRevision).toBe(9_000);
+  });
+
+  it.each([
+    [6_000, 0],
+    [9_000, 1],
+    [13_000, 2],
+  ])("of %i objects, in chunks of 2,000, is made with %i pauses", (count, expected) => {
+    const world = new World(count);
+    world.list();
+    const work = world.pages.list({ prefix: "", limit: 0, at: any });
+    let pauses = 0;
+    while (work.next().done !== true) pauses++;
+    expect(pauses).toBe(expected);
+  });
+
+  it("of a selection or a shard does not say how many follow either", () => {
+    const world = new World();
+    const parsed = [parseLabelSelector("!a"), parseFieldSelector("")] as const;
+    const selection = new Selection(...parsed, () => noAttributes);
+    const shard = new Shard([{ first: 0n, last: 2n ** 64n - 1n }]);
+    for (const request of [{ selection }, { shard }])
+      expect(world.list({ ...request, limit: 2 })).toMatchObject({
+        ...{ next: "k2", remaining: undefined },
+      });
   });
 
   it("is undefined if the cached state is replaced while it is made", () => {

@@ -208,6 +208,26 @@ describe("The chunks of one list, read at several revisions", () => {
     );
   });
 
+  it.each([
+    ["the whole list", 3, true],
+    ["the whole list", 3, false],
+    ["a part of it", 12, true],
+    ["a part of it", 12, false],
+  ])(
+    "learn of later writes where two readers have made %s, of %i objects, at the same time: the one from the start first: %s",
+    (_, count, isFirst) => {
+      const world = new World(count);
+      const filter = slowFilter();
+      const list = world.lists.open(filter);
+      const { state, revision } = now(world);
+      const works = [undefined, key(0)].map((after) => list.chunk(after, revision, state));
+      for (const work of works) expect(work.next().done).toBe(false);
+      for (const work of isFirst ? works : works.toReversed()) finish(work);
+      world.write(key(1));
+      expectWhole(world, filter);
+    },
+  );
+
   it("always equal the state, for any writes between lists", () => {
     const names = fc.integer({ min: 0, max: 12 }).map(key);
     const steps = fc.oneof(
