@@ -53,6 +53,20 @@ test("Pipelined requests of HTTP/1 are answered in order, up to a bound.", async
   expect(server.stats().requests.bytes).toBe(0);
 });
 
+test("Of the pipelined requests of a connection one is handled in each turn of the event loop.", async () => {
+  const { server, recorder } = await serveWeb("1.1");
+  const get = requestOf(paths.get, '{"resource":"things","key":"a"}', [type]);
+  connectTo(`127.0.0.1:${server.port}`, get.repeat(20));
+  const started = (): number => recorder.open + recorder.calls.length;
+  let most = 0;
+  for (let before = 0; before < 20; ) {
+    await new Promise(setImmediate);
+    most = Math.max(most, started() - before);
+    before = started();
+  }
+  expect(most).toBe(1);
+});
+
 test.each([
   ["1.1", "connect+json"],
   ["2", "connect+json"],
