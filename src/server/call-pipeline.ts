@@ -1,6 +1,8 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { IncomingHttpHeaders, ServerHttp2Session, ServerHttp2Stream } from "node:http2";
 import { status } from "@grpc/grpc-js";
+import type { WatchFanoutError } from "../base/errors.ts";
+import { statusOf } from "../wire/errors.ts";
 import { keptVia, viaKey } from "../wire/via.ts";
 import type { Authentication, PendingAuthentication, Presented } from "./calls/authentication.ts";
 import type {
@@ -14,7 +16,7 @@ import type {
   RawServices,
   SingleRequestMethod,
 } from "./calls/methods.ts";
-import { refused } from "./calls/refusals.ts";
+import { outOfRequestRoom, refused } from "./calls/refusals.ts";
 import { serveConversation, serveRaw, serveRequest } from "./calls/serve-call.ts";
 import { RefusedRequest, type RequestBody } from "./calls/server-call.ts";
 import type { ServiceContext } from "./calls/service-context.ts";
@@ -72,6 +74,9 @@ import type { CallOwner } from "./limits/callers.ts";
  */
 
 type PresentedFacts = Presented["peerFacts"];
+
+/** A request up to this size is converted at once, in bytes. It takes a millisecond. */
+const bytesAtOnce = 64 * 1024;
 
 const forwardedCertificateKey = "x-forwarded-client-cert";
 
@@ -366,8 +371,34 @@ export class CallPipeline {
         if (binary === undefined) return;
         serveRequest(this.#context, method, call, method.decode(binary));
       };
-      whenDone(pending, message.length, serve);
+      const isLarge = message.length > bytesAtOnce && web?.convertsRequest === true;
+      const next = isLarge ? () => this.#serveInTurn(call, message.length, serve) : serve;
+      whenDone(pending, message.length, next);
     });
+  }
+
+  /**
+   * Serves a call whose request takes long to convert in a time slice of its caller: otherwise requests that arrive together would
+   * all be converted in one turn of the event loop. Until then the request counts.
+   */
+  #serveInTurn(call: WebCall | Http2Call, bytes: number, serve: () => void): void {
+    const { parsingSelectors, requestPool } = this.#context;
+    const { connection, owner } = call;
+    const step = (): boolean => {
+      charge.release();
+      if (!call.isOver) serve();
+      return false;
+    };
+    const refuse = (error: WatchFanoutError): void => {
+      charge.release();
+      call.end(statusOf(error));
+    };
+    const task = { step, refuse };
+    const charge = requestPool.reserve(connection, bytes, () => {
+      parsingSelectors.delete(owner, task);
+      call.end(outOfRequestRoom(requestPool));
+    });
+    if (!call.isOver) parsingSelectors.start(owner, task);
   }
 
   /** Read, for a method with a stream of requests: its handler asks for each, and decodes it. */

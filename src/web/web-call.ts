@@ -20,7 +20,7 @@ import { type Protocol, withoutPrefix } from "./protocol.ts";
 export interface WebCallOptions {
   readonly protocol: Protocol;
   readonly form: MessageForm;
-  /** The type of a response in JSON; undefined: it is not in JSON. */
+  /** The type of a response in JSON; undefined: messages are not in JSON. */
   readonly json: Message | undefined;
   /** The bytes of the request by HTTP. */
   readonly stream: Readable;
@@ -44,6 +44,7 @@ export class TranslatedWebCall extends TranslatedCall implements WebCall {
   readonly encoding: Encoding | undefined;
   readonly sendsSeveral: boolean;
   readonly refusal: WireStatus | undefined;
+  readonly convertsRequest: boolean;
   readonly #options: WebCallOptions;
   readonly #context: ServiceContext;
   #last: { readonly parts: FrameParts; readonly message: Uint8Array } | undefined;
@@ -54,11 +55,12 @@ export class TranslatedWebCall extends TranslatedCall implements WebCall {
 
   constructor(outer: CarrierCall, options: WebCallOptions, context: ServiceContext) {
     super(outer);
-    const { protocol, form, stream, requestEncoding, encoding, maxBytes, refusal } = options;
+    const { protocol, form, json, stream, requestEncoding, encoding, maxBytes, refusal } = options;
     this.#options = options;
     this.#context = context;
     this.encoding = encoding;
     this.refusal = refusal;
+    this.convertsRequest = json !== undefined;
     this.sendsSeveral = form.isShared;
     this.body = {
       ...{ stream, encoding: requestEncoding, isBare: protocol.isBare },

@@ -1,5 +1,5 @@
 import { connect } from "node:http2";
-import { expect, onTestFinished, test } from "vitest";
+import { expect, onTestFinished, test, vi } from "vitest";
 import { listWatchService, writeService } from "../../src/wire/services.ts";
 import { connectTo, requestOf } from "../etcd-api/gateway/http.ts";
 import fc, { runs } from "../property.ts";
@@ -28,8 +28,8 @@ async function pass({ clock }: WebServed, condition: () => boolean): Promise<voi
 test("Half a request of HTTP/1 is refused after a while, and its connection is closed.", async () => {
   const served = await serveWeb("1.1");
   const { server, storage } = served;
-  const text = requestOf(paths.put, "x".repeat(1_000), [type]).slice(0, -10);
-  const client = connectTo(`127.0.0.1:${server.port}`, text);
+  const half = requestOf(paths.put, "x".repeat(1_000), [type]).slice(0, -10);
+  const client = connectTo(`127.0.0.1:${server.port}`, half);
   await until(() => server.stats().requests.bytes > 0);
   await pass(served, () => client.received() !== "");
   expect(await client.until(/\}$/)).toMatch(/^HTTP\/1.1 504 [\s\S]*\r\nconnection: close/i);
@@ -51,6 +51,20 @@ test("Pipelined requests of HTTP/1 are answered in order, up to a bound.", async
   const many = connectTo(`127.0.0.1:${server.port}`, put("a").repeat(200));
   await many.closed;
   expect(server.stats().requests.bytes).toBe(0);
+});
+
+test("Of the pipelined requests of a connection one is handled in each turn of the event loop.", async () => {
+  const { server, recorder } = await serveWeb("1.1");
+  const get = requestOf(paths.get, '{"resource":"things","key":"a"}', [type]);
+  connectTo(`127.0.0.1:${server.port}`, get.repeat(20));
+  const started = (): number => recorder.open + recorder.calls.length;
+  let most = 0;
+  for (let before = 0; before < 20; ) {
+    await new Promise(setImmediate);
+    most = Math.max(most, started() - before);
+    before = started();
+  }
+  expect(most).toBe(1);
 });
 
 test.each([
@@ -99,6 +113,40 @@ test.each([
   await pass(served, () => server.stats().unsent.bytes === 0);
   await recorder.untilEnded(1);
   expect(recorder.calls[0]?.code).toBe("RESOURCE_EXHAUSTED");
+});
+
+test("Large requests in JSON that arrive together are converted in turns of their own.", async () => {
+  const { server, clock } = await serveWeb("1.1");
+  const value = Buffer.alloc(1_000_000, "x").toString("base64");
+  const requests = ["a", "b", "c", "d"].map((key) =>
+    requestOf(paths.put, JSON.stringify({ resource: "things", key, value }), [type]),
+  );
+  const clients = requests.map((request) =>
+    connectTo(`127.0.0.1:${server.port}`, request.slice(0, -1)),
+  );
+  const received = (): number =>
+    clients.reduce((sum, { socket }) => sum + socket.bytesWritten - socket.writableLength, 0);
+  const size = requests.reduce((sum, { length }) => sum + length - 1, 0);
+  await until(() => received() === size);
+  // The system has all of it. The server reads a part of each in a turn.
+  for (let i = 0; i < 500; i++) await new Promise(setImmediate);
+  let turn = 0;
+  const converted: number[] = [];
+  const { parse } = JSON;
+  const spy = vi.spyOn(JSON, "parse").mockImplementation((text, reviver) => {
+    if (text.length > value.length) {
+      converted.push(turn);
+      // Longer than a turn may take.
+      clock.advance(20);
+    }
+    return parse(text, reviver);
+  });
+  onTestFinished(() => spy.mockRestore());
+  for (const { socket } of clients) socket.write("}");
+  for (; converted.length < clients.length; turn++) await new Promise(setImmediate);
+  expect(new Set(converted).size).toBe(clients.length);
+  for (const client of clients) await client.until(/"version":"1"/);
+  expect(server.stats().requests.bytes).toBe(0);
 });
 
 test("JSON of a large response counts until it is accepted, beside what it is made of.", async () => {

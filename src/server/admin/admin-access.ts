@@ -4,7 +4,7 @@ import { isLocalHost } from "../../identity/peer.ts";
 import type { StaticTokens } from "../../identity/token-file.ts";
 import type { Http1Page } from "../listener/http1.ts";
 
-/** What decides who may ask the admin port. */
+/** What access to the admin port depends on. */
 export interface AccessOptions {
   readonly listen: { readonly host: string; readonly port: number };
   /** What a request needs for more than the status of `/livez` and `/readyz`. Undefined: no token is needed. */

@@ -112,11 +112,14 @@ export class Http1Connection {
   }
 
   #next(): void {
+    // In a later turn: responses may be made at once, and many connections may have as many requests.
+    if (this.#waiting.length > 0) {
+      this.#clock.setImmediate(this.#handleNext);
+      return;
+    }
     this.#isBusy = false;
     // Behind a response that closes the connection no other could be sent.
-    if (!this.socket.writable) return;
-    if (this.#waiting.length > 0) this.#handleNext();
-    else this.#waitForRequest();
+    if (this.socket.writable) this.#waitForRequest();
   }
 
   #waitForRequest(): void {
@@ -138,13 +141,13 @@ export class Http1Connection {
     socket.resume();
   };
 
-  #handleNext(): void {
+  readonly #handleNext = (): void => {
+    // None waits if the connection was closed meanwhile.
+    if (!this.socket.writable) return;
     const next = this.#waiting.shift();
-    if (next === undefined) return;
-    this.#isBusy = true;
-    next.charge?.release();
-    next.handle();
-  }
+    next?.charge?.release();
+    next?.handle();
+  };
 
   /** Charges what has been read of a request that waits. Undefined: its connection is closed already. */
   #chargeFor({ headers }: IncomingMessage): Reservation | undefined {
