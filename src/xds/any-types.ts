@@ -87,9 +87,7 @@ function presentable({ name }: XdsType, error: unknown): string {
 
 /** A binary Any of a known type has the length of its type's URL second, which is neither white space nor a brace. */
 function isJsonObject(stored: Uint8Array): boolean {
-  let at = 0;
-  while (spaces.includes(stored[at] ?? 0)) at++;
-  return stored[at] === brace;
+  return stored.find((byte) => !spaces.includes(byte)) === brace;
 }
 
 function anyOf(bytes: Uint8Array): Any {

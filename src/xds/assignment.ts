@@ -90,15 +90,11 @@ function encodeLocality(
   ]);
 }
 
-/** An entry of the map of an envoy.config.core.v3.Metadata. */
+/** Encodes an entry of the map of an envoy.config.core.v3.Metadata. */
 function metadataEntry(metadata: JsonObject): Buffer {
-  return message(text(0x0a, metadataName), nested(0x12, structOf(metadata)));
-}
-
-/** Encodes a google.protobuf.Struct. */
-function structOf(metadata: JsonObject): Uint8Array {
   try {
-    return toBinary(StructSchema, fromJson(StructSchema, metadata));
+    const struct = toBinary(StructSchema, fromJson(StructSchema, metadata));
+    return message(text(0x0a, metadataName), nested(0x12, struct));
   } catch (error) {
     // It is nested too deeply, or has a number that no double holds.
     throw new InvalidValue(`Its metadata is not a google.protobuf.Struct: ${messageOf(error)}.`);

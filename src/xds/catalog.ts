@@ -2,7 +2,7 @@ import type { Clock } from "../base/clock.ts";
 import { runInTimeSlices, type TimeSlicedWork } from "../base/event-loop-turns.ts";
 import { Fifo } from "../base/fifo.ts";
 import { type ResourceContent, XdsResource, XdsResponse } from "./response.ts";
-import type { XdsType } from "./types.ts";
+import { wildcard, type XdsType } from "./types.ts";
 
 /** Maximum number of changed names that are kept for clients that are behind. Those of the last commit are, in any case. */
 const maxLogged = 20_000;
@@ -31,14 +31,6 @@ interface Replaced {
   readonly version: string | undefined;
 }
 
-/** What a catalog needs. */
-export interface CatalogOptions {
-  readonly type: XdsType;
-  readonly clock: Clock;
-  /** What clients get for a name that has no resource. Absent: it does not exist for them. */
-  readonly contentOfAbsent?: ((name: string) => ResourceContent) | undefined;
-}
-
 /**
  * The current resources of one type, and what follows them. Commits replace some of them; each has a generation, and a
  * follower of all remembers the last one that it has sent.
@@ -46,12 +38,12 @@ export interface CatalogOptions {
 export class Catalog {
   readonly type: XdsType;
   readonly #clock: Clock;
-  readonly #contentOfAbsent: CatalogOptions["contentOfAbsent"];
+  readonly #contentOfAbsent: ((name: string) => ResourceContent) | undefined;
   readonly #resources = new Map<string, XdsResource>();
   /** What was made for followed names without a resource, the oldest first. */
   readonly #absent = new Map<string, XdsResource>();
-  readonly #byName = new Map<string, Set<Follower>>();
-  readonly #ofAll = new Set<Follower>();
+  /** What follows each name, and, by the wildcard, all. */
+  readonly #followers = new Map<string, Set<Follower>>();
   /** What the last commits have changed, the oldest first, and the last generation of which that is not known any more. */
   readonly #log = new Fifo<Replaced>();
   #forgotten = 0;
@@ -63,7 +55,8 @@ export class Catalog {
   /** The number of the last resource or response, which is its nonce. */
   #number = 0;
 
-  constructor({ type, clock, contentOfAbsent }: CatalogOptions) {
+  /** `contentOfAbsent`: what clients get for a name that has no resource; absent: it does not exist for them. */
+  constructor(type: XdsType, clock: Clock, contentOfAbsent?: (name: string) => ResourceContent) {
     this.type = type;
     this.#clock = clock;
     this.#contentOfAbsent = contentOfAbsent;
@@ -86,7 +79,11 @@ export class Catalog {
   /** The resource that clients get for a followed name; undefined: it does not exist. */
   get(name: string): XdsResource | undefined {
     const resource = this.#resources.get(name) ?? this.#absent.get(name);
-    if (resource !== undefined || this.#contentOfAbsent === undefined || !this.#byName.has(name)) {
+    if (
+      resource !== undefined ||
+      this.#contentOfAbsent === undefined ||
+      !this.#followers.has(name)
+    ) {
       return resource;
     }
     const made = this.make(name, this.#contentOfAbsent(name), this.#revision);
@@ -101,27 +98,19 @@ export class Catalog {
     return new XdsResource(this.type, name, content, { revision, number: ++this.#number });
   }
 
+  /** `name`: the wildcard for all. */
   follow(name: string, follower: Follower): void {
-    const followers = this.#byName.get(name);
-    if (followers === undefined) this.#byName.set(name, new Set([follower]));
+    const followers = this.#followers.get(name);
+    if (followers === undefined) this.#followers.set(name, new Set([follower]));
     else followers.add(follower);
   }
 
   /** Idempotent. */
   unfollow(name: string, follower: Follower): void {
-    const followers = this.#byName.get(name);
+    const followers = this.#followers.get(name);
     if (followers?.delete(follower) !== true || followers.size > 0) return;
-    this.#byName.delete(name);
+    this.#followers.delete(name);
     this.#absent.delete(name);
-  }
-
-  followAll(follower: Follower): void {
-    this.#ofAll.add(follower);
-  }
-
-  /** Idempotent. */
-  unfollowAll(follower: Follower): void {
-    this.#ofAll.delete(follower);
   }
 
   /**
@@ -152,7 +141,7 @@ export class Catalog {
     this.#last = undefined;
     this.#whole = undefined;
     // All followers have waited for the first state.
-    const names = isFirst ? [...this.#byName.keys()] : changed;
+    const names = isFirst ? [...this.#followers.keys()] : changed;
     return new Promise((resolve) => {
       runInTimeSlices(this.#clock, this.#notify(names, resolve));
     });
@@ -217,14 +206,14 @@ export class Catalog {
     const affected = new Set<Follower>();
     let steps = 0;
     for (const name of names) {
-      for (const follower of this.#byName.get(name) ?? []) {
+      for (const follower of this.#followers.get(name) ?? []) {
         follower.changed(name);
         if (names.length === 1) follower.notify();
         else affected.add(follower);
         if (++steps % followersPerStep === 0) yield;
       }
     }
-    for (const followers of [affected, this.#ofAll]) {
+    for (const followers of [affected, this.#followers.get(wildcard) ?? []]) {
       for (const follower of followers) {
         follower.notify();
         if (++steps % followersPerStep === 0) yield;

@@ -29,7 +29,8 @@ export class Refusals {
   /** By resources, text and identity, the oldest first. */
   readonly #known = new Map<string, Refusal>();
   readonly #lines: Readonly<Record<TypeName, LineLimit>>;
-  readonly #counts: Record<TypeName, number> = { cds: 0, eds: 0, lds: 0, rds: 0, sds: 0 };
+  /** Number of refusals since the start, by type. */
+  readonly counts: Record<TypeName, number> = { cds: 0, eds: 0, lds: 0, rds: 0, sds: 0 };
 
   constructor(clock: Clock, logger: Logger) {
     this.#logger = logger;
@@ -42,11 +43,6 @@ export class Refusals {
     return [...this.#known.values()];
   }
 
-  /** Number of refusals since the start, by type. */
-  get counts(): Readonly<Record<TypeName, number>> {
-    return this.#counts;
-  }
-
   /** A client has refused a response. `node`: its own id for itself, which is no identity. */
   add(
     type: TypeName,
@@ -54,7 +50,7 @@ export class Refusals {
     message: string,
     { identity, node }: { readonly identity: string; readonly node: string },
   ): void {
-    this.#counts[type]++;
+    this.counts[type]++;
     const named = response?.resources.slice(0, maxNamed) ?? [];
     const resources = named.map(({ name, version }) => `${name}@${version}`);
     const key = JSON.stringify([type, resources, message, identity]);

@@ -43,7 +43,6 @@ const deltaTags: typeof stateTags = {
   ...{ nonce: 0x32, refusal: 0x3a },
 };
 
-const noNames: readonly string[] = [];
 const noVersions: ReadonlyMap<string, string> = new Map();
 
 /** Reads a request. Throws INVALID_REQUEST for what is not one, or has more than `maxNames` names of a kind. */
@@ -67,20 +66,18 @@ export function readRequest(
 function read(cursor: MessageCursor, tags: typeof stateTags, maxNames: number): DiscoveryRequest {
   let [typeUrl, nonce, node] = ["", "", ""];
   let refusal: string | undefined;
-  let names = noNames as string[];
-  let removed = noNames as string[];
+  const names: string[] = [];
+  const removed: string[] = [];
   let versions = noVersions as Map<string, string>;
-  const add = (list: string[]): string[] => {
-    const added = list === noNames ? [] : list;
-    if (added.length === maxNames) throw new WireFault(`has more than ${maxNames} names`);
-    added.push(cursor.text());
-    return added;
+  const add = (list: string[]): void => {
+    if (list.length === maxNames) throw new WireFault(`has more than ${maxNames} names`);
+    list.push(cursor.text());
   };
   for (let tag = cursor.next(); tag !== 0; tag = cursor.next()) {
-    if (tag === tags.names) names = add(names);
+    if (tag === tags.names) add(names);
     else if (tag === tags.typeUrl) typeUrl = cursor.text();
     else if (tag === tags.nonce) nonce = cursor.text();
-    else if (tag === tags.removed) removed = add(removed);
+    else if (tag === tags.removed) add(removed);
     else if (tag === tags.versions) {
       if (versions === noVersions) versions = new Map();
       if (versions.size === maxNames) throw new WireFault(`has more than ${maxNames} versions`);

@@ -1,4 +1,3 @@
-import { createHash } from "node:crypto";
 import { bytesFieldSize, WireWriter } from "../protobuf/wire-writer.ts";
 import { type FrameParts, prefixSize } from "../wire/encode.ts";
 import { leastInPlace, PartsWriter } from "../wire/parts-writer.ts";
@@ -139,9 +138,4 @@ export function encodeAny(typeUrl: string, value: Uint8Array): Buffer {
   writer.varint(value.byteLength);
   writer.raw(value);
   return writer.bytes;
-}
-
-/** A hash of a content as hexadecimal digits, the same at every replica and after a restart. */
-export function digestOf(content: Uint8Array): string {
-  return createHash("sha256").update(content).digest("hex");
 }

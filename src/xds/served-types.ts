@@ -69,7 +69,7 @@ export class ServedType {
     const invalid = new InvalidValues(clock, logger);
     const isComputed = type.name === "eds";
     const contentOfAbsent = (service: string) => assignmentOf(type, service, []);
-    const catalog = new Catalog({ type, clock, ...(isComputed && { contentOfAbsent }) });
+    const catalog = new Catalog(type, clock, isComputed ? contentOfAbsent : undefined);
     if (isComputed) this.#services = new Services({ catalog, clock, debounceMs });
     const target: FeedTarget = this.#services ?? new StoredType({ catalog, types, caughtUp });
     this.type = type;

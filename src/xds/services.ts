@@ -1,3 +1,4 @@
+import { hash } from "node:crypto";
 import type { Clock, Timer } from "../base/clock.ts";
 import { compareKeys } from "../model/key-order.ts";
 import type { StoredObject } from "../model/object.ts";
@@ -6,7 +7,7 @@ import { type EncodedInstance, encodeAssignment, encodeInstance } from "./assign
 import type { Catalog } from "./catalog.ts";
 import type { FeedTarget } from "./feed.ts";
 import { readInstance } from "./instance.ts";
-import { digestOf, encodeAny, type ResourceContent, type XdsResource } from "./response.ts";
+import { encodeAny, type ResourceContent, type XdsResource } from "./response.ts";
 import type { XdsType } from "./types.ts";
 
 /** Number of characters of the hash that is the version of an assignment. */
@@ -128,7 +129,7 @@ export function assignmentOf(
   instances: Iterable<EncodedInstance>,
 ): ResourceContent {
   const content = encodeAssignment(service, instances);
-  const version = digestOf(content).slice(0, versionLength);
+  const version = hash("sha256", content).slice(0, versionLength);
   return { version, any: encodeAny(type.url, content) };
 }
 

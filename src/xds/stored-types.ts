@@ -1,8 +1,9 @@
+import { hash } from "node:crypto";
 import type { StoredObject } from "../model/object.ts";
 import type { AnyTypes } from "./any-types.ts";
 import type { Catalog } from "./catalog.ts";
 import type { FeedTarget } from "./feed.ts";
-import { digestOf, type XdsResource } from "./response.ts";
+import type { XdsResource } from "./response.ts";
 import type { TypeName } from "./types.ts";
 
 /** Number of digits of a hash that are part of versions. */
@@ -13,8 +14,8 @@ const hashDigits = 8;
  * history, hashed, since ids of histories that follow one another may begin alike. Empty: not known, so that the content counts.
  */
 export function versionAt(revision: number, historyId: string, any: Uint8Array): string {
-  const hash = digestOf(historyId === "" ? any : Buffer.from(historyId));
-  return `${revision}-${hash.slice(0, hashDigits)}`;
+  const digest = hash("sha256", historyId === "" ? any : historyId);
+  return `${revision}-${digest.slice(0, hashDigits)}`;
 }
 
 /** Resolves when what the store had of these types, up to a revision, has been committed. */

@@ -9,6 +9,7 @@ import { expiryOf, type ServiceContext } from "../server/calls/service-context.t
 import { freeRetainedBytes } from "../server/calls/unary-call.ts";
 import type { Reservation } from "../server/kernel/ledger.ts";
 import { nextStreamId, type OpenStream } from "../server/kernel/open-streams.ts";
+import type { Rounds } from "../server/kernel/rounds.ts";
 import { type FrameParts, prefixSize, sizeOf } from "../wire/encode.ts";
 import { statusOf, type WireStatus } from "../wire/errors.ts";
 import type { ServedType } from "./served-types.ts";
@@ -16,21 +17,17 @@ import { XdsSubscription } from "./subscription.ts";
 import type { TypeName } from "./types.ts";
 import { Warming } from "./warming.ts";
 
-/** A method of a server. */
+/** A method, and what its streams share. */
 export interface XdsMethod {
   readonly context: ServiceContext;
+  /** In the order in which they are sent. */
+  readonly types: readonly ServedType[];
+  /** The open streams of all methods. */
+  readonly streams: Rounds<XdsStream>;
   readonly name: string;
   readonly isDelta: boolean;
   /** The type that requests need not name; empty: they have to. */
   readonly url: string;
-}
-
-/** What a stream is opened with. */
-export interface XdsStreamOptions {
-  readonly method: XdsMethod;
-  /** The types, in the order in which they are sent. */
-  readonly types: readonly ServedType[];
-  readonly onClosed: (stream: XdsStream) => void;
 }
 
 /**
@@ -44,7 +41,6 @@ export class XdsStream extends MessageSender implements OpenStream {
   /** When it reaches its maximum age. */
   readonly #expiresAt: number;
   readonly method: XdsMethod;
-  readonly #options: XdsStreamOptions;
   /** Of the types that the client has asked for. */
   readonly #subscriptions = new Map<TypeName, XdsSubscription>();
   protected override readonly isOneMessage = true;
@@ -54,15 +50,16 @@ export class XdsStream extends MessageSender implements OpenStream {
   /** The client's id for itself: a hint for operators, no identity. */
   node = "";
 
-  constructor(call: ServerCall, context: ServiceContext, options: XdsStreamOptions) {
+  constructor(call: ServerCall, method: XdsMethod) {
+    const { context } = method;
     super(call, context);
-    this.#options = options;
-    this.method = options.method;
+    this.method = method;
     this.openedAt = context.clock.now();
     this.#expiresAt = expiryOf(context) ?? Infinity;
     this.#warming = new Warming(context.clock, () => this.pump());
     call.onOver(() => this.close());
     context.streams.add(this);
+    method.streams.add(this);
   }
 
   get isDelta(): boolean {
@@ -80,8 +77,8 @@ export class XdsStream extends MessageSender implements OpenStream {
   get access(): readonly Access[] | undefined {
     if (!this.context.authorizer.hasPolicy) return undefined;
     const all: Access[] = [];
-    for (const type of this.#options.types) {
-      const { isOfAll = false, names } = this.#of(type.type.name) ?? {};
+    for (const type of this.method.types) {
+      const { isOfAll = false, names } = this.#subscriptions.get(type.type.name) ?? {};
       if (isOfAll) all.push(type.accessToAll);
       for (const name of names?.keys() ?? []) all.push(type.accessTo(name));
     }
@@ -90,7 +87,7 @@ export class XdsStream extends MessageSender implements OpenStream {
 
   /** The subscription of a type, which may be new. */
   subscription({ type, catalog }: ServedType): XdsSubscription {
-    const known = this.#of(type.name);
+    const known = this.#subscriptions.get(type.name);
     if (known !== undefined) return known;
     const made = new XdsSubscription(catalog, this);
     this.#subscriptions.set(type.name, made);
@@ -99,7 +96,7 @@ export class XdsStream extends MessageSender implements OpenStream {
 
   /** The client has confirmed or refused a response. */
   answered(): void {
-    this.#warming.confirmed(this.#of("cds")?.confirmed ?? 0);
+    this.#warming.confirmed(this.#subscriptions.get("cds")?.confirmed ?? 0);
   }
 
   /** Charges what it retains: its names. */
@@ -147,7 +144,7 @@ export class XdsStream extends MessageSender implements OpenStream {
       if (response === undefined) continue;
       const { type, resources } = response;
       if (type.name === "cds" && resources.length > 0) {
-        this.#warming.begin(response.number, this.#of("eds"));
+        this.#warming.begin(response.number, this.#subscriptions.get("eds"));
       }
       const frames = response.frames(this.isDelta);
       this.context.observer?.sent(this.method.name, 1, sizeOf(frames) - prefixSize);
@@ -170,10 +167,10 @@ export class XdsStream extends MessageSender implements OpenStream {
 
   protected override onClosed(): void {
     this.context.streams.delete(this);
+    this.method.streams.delete(this);
     this.#retained?.release();
     this.#warming.close();
     for (const subscription of this.#subscriptions.values()) subscription.close();
-    this.#options.onClosed(this);
   }
 
   /**
@@ -182,20 +179,17 @@ export class XdsStream extends MessageSender implements OpenStream {
    */
   #pending(): XdsSubscription | undefined {
     let removal: XdsSubscription | undefined;
-    for (const { type } of this.#options.types) {
+    for (const { type } of this.method.types) {
       const { name, refersToClusters } = type;
-      const subscription = this.#of(name);
+      const subscription = this.#subscriptions.get(name);
       if (subscription?.hasPending !== true) continue;
-      if (refersToClusters && this.#warming.isActive(this.#of("eds"))) continue;
+      if (refersToClusters && this.#warming.isActive(this.#subscriptions.get("eds"))) continue;
       if (name === "cds" && subscription.hasOnlyRemovals) removal = subscription;
       else return subscription;
     }
-    if (removal !== undefined && this.#warming.isActive(this.#of("eds"))) return undefined;
+    if (removal !== undefined && this.#warming.isActive(this.#subscriptions.get("eds")))
+      return undefined;
     return removal;
-  }
-
-  #of(name: TypeName): XdsSubscription | undefined {
-    return this.#subscriptions.get(name);
   }
 }
 

@@ -2,6 +2,7 @@ import type { Catalog, Follower } from "./catalog.ts";
 import { type Asking, type Change, deltaChange, stateChange } from "./change.ts";
 import type { DiscoveryRequest } from "./request.ts";
 import type { XdsResource, XdsResponse } from "./response.ts";
+import { wildcard } from "./types.ts";
 
 /**
  * A name that the client has asked for beside all, and does not ask for any more: it can't know whether it still gets the
@@ -78,10 +79,8 @@ export class XdsSubscription implements Asking, Follower {
 
   /** What a request asks for beyond what was asked for before. Undefined: it changes nothing. */
   changeBy(request: DiscoveryRequest): Change | undefined {
-    const { isWhole } = this.catalog.type;
-    return this.#stream.isDelta
-      ? deltaChange(request, this, isWhole)
-      : stateChange(request, this, isWhole);
+    const changeOf = this.#stream.isDelta ? deltaChange : stateChange;
+    return changeOf(request, this, this.catalog.type.isWhole);
   }
 
   /** By how many names a change makes it larger, at most. */
@@ -105,12 +104,12 @@ export class XdsSubscription implements Asking, Follower {
       if (!this.isOfAll) this.#generation = Infinity;
       this.isOfAll = true;
       this.#versions ??= known;
-      catalog.followAll(this);
+      catalog.follow(wildcard, this);
       this.#mustRespond = known.size === 0;
     } else if (all === false) {
       this.isOfAll = false;
       this.#versions = undefined;
-      catalog.unfollowAll(this);
+      catalog.unfollow(wildcard, this);
       for (const [name, sent] of this.#names) if (sent === released) this.#forget(name);
       for (const name of this.#pending) if (!this.#names.has(name)) this.#pending.delete(name);
     }
@@ -173,7 +172,7 @@ export class XdsSubscription implements Asking, Follower {
 
   close(): void {
     for (const name of this.#names.keys()) this.catalog.unfollow(name, this);
-    this.catalog.unfollowAll(this);
+    this.catalog.unfollow(wildcard, this);
     this.#names.clear();
     this.#pending.clear();
   }

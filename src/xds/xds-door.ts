@@ -64,14 +64,15 @@ export class XdsDoor implements Door {
 
   methods(context: ServiceContext): ReadonlyMap<string, BidiMethod> {
     const methods = new Map<string, BidiMethod>();
+    const shared = { context, types: this.#types.all, streams: this.#streams };
     const add = (paths: readonly [string, string], url: string): void => {
       for (const [index, path] of paths.entries()) {
-        const method = { name: methodOf(path), isDelta: index === 1, url };
+        const method = { ...shared, name: methodOf(path), isDelta: index === 1, url };
         methods.set(path, {
           name: method.name,
           maxRequestBytes: context.limits.maxRequestBytes,
           mayIdle: true,
-          converse: (call, next) => void this.#converse(call, next, { context, ...method }),
+          converse: (call, next) => void this.#converse(call, next, method),
         });
       }
     };
@@ -106,11 +107,7 @@ export class XdsDoor implements Door {
       call.end(statusOf(shed));
       return;
     }
-    const stream = new XdsStream(call, context, {
-      ...{ method, types: this.#types.all },
-      onClosed: (closed) => this.#streams.delete(closed),
-    });
-    this.#streams.add(stream);
+    const stream = new XdsStream(call, method);
     try {
       while (!stream.isOver) {
         const message = await next();

@@ -52,7 +52,8 @@ export const xdsBounds: readonly Bound[] = [
   {
     what: "values that xDS can't serve",
     owners: ["InvalidValues"],
-    bound: "objects in the cache, 500 characters each; 100 lines of the log at once, then one a second",
+    bound:
+      "objects in the cache, 500 characters each; 100 lines of the log at once, then one a second",
     per: "type",
     atBound: "further ones are counted",
     shownBy: [

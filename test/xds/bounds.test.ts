@@ -15,7 +15,7 @@ import { Recorder } from "../server/served.ts";
 const [cds, eds, lds] = xdsTypes as [XdsType, XdsType, XdsType];
 
 function catalogOf(type: XdsType): Catalog {
-  return new Catalog({ type, clock: new FakeClock() });
+  return new Catalog(type, new FakeClock());
 }
 
 /** A length-delimited field of a message. */
@@ -61,10 +61,7 @@ describe("A delta client that asks for all again", () => {
 
 describe("A name without a resource", () => {
   it("takes no more memory than is charged for it", () => {
-    const catalog = new Catalog({
-      ...{ type: eds, clock: new FakeClock() },
-      contentOfAbsent: (name) => assignmentOf(eds, name, []),
-    });
+    const catalog = new Catalog(eds, new FakeClock(), (name) => assignmentOf(eds, name, []));
     catalog.commit([], [], 1);
     const subscription = new XdsSubscription(catalog, { isDelta: true, pump: () => {} });
     const ask = (i: number): void => {
