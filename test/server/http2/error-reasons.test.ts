@@ -62,11 +62,11 @@ const rows: readonly Row[] = [
   { what: "no request", send: [], code: "UNIMPLEMENTED", reason: "INVALID_REQUEST" },
   {
     ...{ what: "half a request", send: [framed(request).subarray(0, -1)] },
-    ...{ code: "UNIMPLEMENTED", reason: "INVALID_REQUEST" },
+    ...{ code: "INVALID_ARGUMENT", reason: "INVALID_REQUEST" },
   },
   {
     ...{ what: "half a request of a stream", path: reflection, send: [Buffer.of(0, 0)] },
-    ...{ code: "UNIMPLEMENTED", reason: "INVALID_REQUEST" },
+    ...{ code: "INVALID_ARGUMENT", reason: "INVALID_REQUEST" },
   },
   {
     ...{ what: "a second request", send: [framed(request), framed(request)] },

@@ -17,8 +17,12 @@ describe("A call of Watch", () => {
       Buffer.from([0, 0xff, 0xff, 0xff, 0xff]),
       status.RESOURCE_EXHAUSTED,
     ],
-    ["sends less than its prefix announces", framed(request).subarray(0, -1), status.UNIMPLEMENTED],
-    ["ends within the prefix", Buffer.from([0, 0, 0]), status.UNIMPLEMENTED],
+    [
+      "sends less than its prefix announces",
+      framed(request).subarray(0, -1),
+      status.INVALID_ARGUMENT,
+    ],
+    ["ends within the prefix", Buffer.from([0, 0, 0]), status.INVALID_ARGUMENT],
     ["is compressed without an encoding", compressed(request), status.INTERNAL],
   ])("that %s is refused", async (_name, bytes, code) => {
     const { server } = await serveThings();
