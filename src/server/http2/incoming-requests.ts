@@ -46,7 +46,7 @@ interface Incoming {
 /**
  * Reads the requests of calls with one request: collects the bytes, inflates them, and bounds the bytes by connection, the
  * number of incomplete ones by caller, and the time by call. Refuses a call that exceeds a bound, or whose request is not one
- * message. Errors have the codes and texts of grpc-js, but for INVALID_ARGUMENT of a message that is incomplete.
+ * message. Errors have the codes and texts of grpc-js, except that an incomplete message is INVALID_ARGUMENT.
  */
 export class IncomingRequests {
   /** Shared with the streams of requests. */
