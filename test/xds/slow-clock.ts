@@ -7,4 +7,9 @@ export class SlowClock extends FakeClock {
   override now(): number {
     return super.now() + ++this.#passed;
   }
+
+  /** Fires the timers that are due within `ms`, and no immediates. */
+  fireDue(ms: number): void {
+    while (this.fireNext(this.time + ms));
+  }
 }
