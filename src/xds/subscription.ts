@@ -53,8 +53,8 @@ export class XdsSubscription implements Asking, Follower {
   readonly #names = new Map<string, Sent>();
   #nameCharacters = 0;
   /**
-   * What may have to be sent, by name, of those and of all; and whether the client may have an earlier version: it does not learn
-   * of the removal of what it never had.
+   * What may have to be sent, by name, of those and of all; and whether the client may have an earlier version of it: only then
+   * it learns of a removal. This stays as it is while the name is pending.
    */
   readonly #pending = new Map<string, boolean>();
   /** Of all: the last commit that the client has, or whose changes are pending. Infinity: it was sent nothing of all. */
@@ -208,10 +208,6 @@ export class XdsSubscription implements Asking, Follower {
     if (this.#names.delete(name)) this.#nameCharacters -= name.length;
   }
 
-  #asksFor(name: string): boolean {
-    return this.isOfAll || this.#names.has(name);
-  }
-
   /** What the client gets for a name; undefined: it does not exist. */
   #resourceOf(name: string): XdsResource | undefined {
     const { catalog } = this;
@@ -258,7 +254,9 @@ export class XdsSubscription implements Asking, Follower {
       const isWhole = response.removed.length === 0 || !keepsRemoved;
       if (isWhole && isSmall(response.resources)) return response;
     }
-    for (const [name, version] of before) this.#addPending(name, version !== undefined);
+    for (const [name, version] of before) {
+      this.#pending.set(name, this.#pending.get(name) ?? version !== undefined);
+    }
     const versions = isLost ? noVersions : this.#versions;
     this.#versions = undefined;
     if (versions === undefined) return undefined;
@@ -271,17 +269,12 @@ export class XdsSubscription implements Asking, Follower {
   #addOthers(versions: ReadonlyMap<string, string>, isFirst: boolean): void {
     const { resources } = this.catalog;
     for (const { name, version } of resources.values()) {
-      const had = versions.get(name);
-      if (had !== version) this.#addPending(name, !isFirst || had !== undefined);
+      if (versions.get(name) === version) continue;
+      this.#pending.set(name, this.#pending.get(name) ?? (!isFirst || versions.has(name)));
     }
     for (const name of versions.keys()) {
-      if (!resources.has(name) && !this.#names.has(name)) this.#addPending(name, true);
+      if (!resources.has(name) && !this.#names.has(name)) this.#pending.set(name, true);
     }
-  }
-
-  /** `isKnown`: whether the client may have another version, unless the name is pending, so that this is known. */
-  #addPending(name: string, isKnown: boolean): void {
-    if (!this.#pending.has(name)) this.#pending.set(name, isKnown);
   }
 
   /** Takes what is new for the client of what is pending, as much as one response may have. */
@@ -310,21 +303,24 @@ export class XdsSubscription implements Asking, Follower {
   }
 
   /**
-   * The response with all that the client asks for, and with what was removed, but stays for now: what was sent last has it. For a
-   * client of all that is pending, unless the log of changes does not reach as far, so that a response is due.
+   * The response with all that the client asks for, and with what was removed, but stays for now: the last response has it. Of all
+   * it is pending, too, unless the log of changes does not reach back so far: then a response is due.
    */
   #all(keepsRemoved: boolean): XdsResponse {
     const { catalog } = this;
     const mayKeep = !this.isOfAll || this.#mustRespond || this.#pending.size > 0;
     const had = keepsRemoved && mayKeep ? (this.sent?.resources ?? nothing) : nothing;
-    const kept = had.filter(
-      ({ name }) => this.#asksFor(name) && this.#resourceOf(name) === undefined,
-    );
-    for (const { name } of kept) this.#pending.set(name, true);
-    // The client knows of a commit whose changes this follower may not have been notified of.
-    for (const name of this.#names.keys())
+    const kept = had.filter(({ name }) => {
+      return (this.isOfAll || this.#names.has(name)) && this.#resourceOf(name) === undefined;
+    });
+    // Of some of this it may not have been notified yet.
+    for (const name of this.#names.keys()) {
       this.#names.set(name, catalog.get(name)?.version ?? null);
-    for (const { name, version } of kept) if (this.#names.has(name)) this.#names.set(name, version);
+    }
+    for (const { name, version } of kept) {
+      this.#pending.set(name, true);
+      if (this.#names.has(name)) this.#names.set(name, version);
+    }
     if (this.isOfAll && kept.length === 0) return catalog.whole();
     const current = this.isOfAll
       ? [...catalog.resources.values()]
