@@ -36,7 +36,7 @@ export class Services implements FeedTarget {
   readonly #changed = new Set<string>();
   #timer: Timer | undefined;
   #revision = 0;
-  /** Resolves once each client's stream knows the current assignments; undefined: there are none yet. */
+  /** Resolves once each client's stream knows the current assignments; undefined: before the first ones. */
   #notified: Promise<unknown> | undefined;
 
   constructor(options: ServicesOptions) {

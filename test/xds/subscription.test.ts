@@ -32,7 +32,7 @@ class Client {
     this.subscription.apply({ added: [], removed: [], ...change }, new Map());
   }
 
-  /** The names in the next response, sorted, those that were removed with a minus; undefined: there is none. */
+  /** The names in the next response, sorted, those that were removed with a minus; undefined: nothing is due. */
   take(): string[] | undefined {
     const response = this.subscription.take();
     if (response === undefined || response === "lost") return undefined;
