@@ -31,6 +31,13 @@ interface Replaced {
   readonly version: string | undefined;
 }
 
+/** What differs from the state after a commit. */
+export interface Changes {
+  readonly response: XdsResponse;
+  /** The version before of each name in it; undefined: there was no resource. */
+  readonly before: ReadonlyMap<string, string | undefined>;
+}
+
 /**
  * The current resources of one type, and what follows them. Commits replace some of them; each has a generation, and a
  * follower of all remembers the last one that it has sent.
@@ -47,8 +54,8 @@ export class Catalog {
   /** What the last commits have changed, the oldest first, and the last generation of which that is not known any more. */
   readonly #log = new Fifo<Replaced>();
   #forgotten = 0;
-  /** The responses that most followers of all get: with the last commit, and with all resources. */
-  #last: XdsResponse | undefined;
+  /** What most followers of all get: what the last commit has changed, and all resources. */
+  #last: Changes | undefined;
   #whole: XdsResponse | undefined;
   #generation = 0;
   #revision = 0;
@@ -148,10 +155,10 @@ export class Catalog {
   }
 
   /**
-   * The response with what differs from the state after the commit with this generation, whatever was between; undefined: that
-   * is not known any more, and neither is what was removed.
+   * What differs from the state after the commit with this generation, whatever was between; undefined: that is not known any
+   * more, and neither is what was removed.
    */
-  changesSince(generation: number): XdsResponse | undefined {
+  changesSince(generation: number): Changes | undefined {
     if (generation < this.#forgotten) return undefined;
     const isLast = generation === this.#generation - 1;
     if (isLast && this.#last !== undefined) return this.#last;
@@ -164,13 +171,13 @@ export class Catalog {
     const removed: string[] = [];
     for (const [name, version] of before) {
       const resource = this.#resources.get(name);
-      if (resource?.version === version) continue;
-      if (resource === undefined) removed.push(name);
+      if (resource?.version === version) before.delete(name);
+      else if (resource === undefined) removed.push(name);
       else resources.push(resource);
     }
-    const response = this.respond(resources, removed);
-    if (isLast) this.#last = response;
-    return response;
+    const changes = { response: this.respond(resources, removed), before };
+    if (isLast) this.#last = changes;
+    return changes;
   }
 
   /** Whether nothing that has changed after the commit with this generation exists. False if that is not known any more. */

@@ -5,7 +5,7 @@ import { hasReason, messageOf } from "../base/errors.ts";
 import type { TimeSlicedWork } from "../base/event-loop-turns.ts";
 import { OutageLog } from "../base/logger.ts";
 import { Turns } from "../base/turns.ts";
-import { waitFor } from "../base/wait.ts";
+import { settledWithin } from "../base/wait.ts";
 import type { WatchBatch } from "../model/event.ts";
 import type { StoredObject } from "../model/object.ts";
 import type { ServedResource } from "../server/calls/service-options.ts";
@@ -30,9 +30,12 @@ export interface FeedTarget {
    * Everything up to this revision was taken. Resolves once each client's stream knows: otherwise what is of another type, and
    * comes behind it, could be sent before.
    */
-  commit(revision: number): Promise<void> | undefined;
-  /** Something waits for what was committed: it is collected no longer. Absent: nothing is. Idempotent. */
-  flush?(): void;
+  commit(revision: number): Promise<unknown> | undefined;
+  /**
+   * Something waits for what was committed: it is collected no longer. Resolves as `commit`. Absent: nothing is collected.
+   * Idempotent.
+   */
+  flush?(): Promise<unknown> | undefined;
 }
 
 /** What a feed needs. */
@@ -89,14 +92,19 @@ export class Feed {
 
   /** Resolves when the target has everything that the store had at this revision, or after ten seconds. Never rejects. */
   async caughtUp(revision: number): Promise<void> {
-    const { resource, target, clock } = this.#options;
-    const reached = async (): Promise<void> => {
-      await resource.reachKnownRevision?.(revision, orderMs);
-      await this.#takeAll();
-      target.flush?.();
-    };
-    const deadline = { clock, ms: orderMs, expire: () => {} };
-    await waitFor<void>((resolve) => void reached().then(resolve), { deadline });
+    const { clock, logger } = this.#options;
+    try {
+      await settledWithin(this.#reach(revision), clock, orderMs);
+    } catch (error) {
+      logger.error({ err: error }, "xDS could not wait for this type; what refers to it is sent");
+    }
+  }
+
+  async #reach(revision: number): Promise<void> {
+    const { resource, target } = this.#options;
+    await resource.reachKnownRevision?.(revision, orderMs);
+    await this.#takeAll();
+    await target.flush?.();
   }
 
   async #run(): Promise<void> {

@@ -8,7 +8,7 @@ import { Catalog } from "./catalog.ts";
 import { Feed, type FeedTarget } from "./feed.ts";
 import { type InvalidEntry, InvalidValues } from "./invalid-values.ts";
 import { assignmentOf, Services } from "./services.ts";
-import { type CaughtUp, StoredType } from "./stored-types.ts";
+import { type CaughtUp, StoredType, type StoredTypeOptions } from "./stored-types.ts";
 import { type TypeName, type XdsType, xdsTypes } from "./types.ts";
 
 /** What a type is served from. */
@@ -42,12 +42,6 @@ export interface TypeReport {
   readonly firstInvalid: readonly InvalidEntry[];
 }
 
-/** What the types share. */
-interface Shared {
-  readonly types: AnyTypes;
-  readonly caughtUp: CaughtUp;
-}
-
 /** A type that is served, from one resource. */
 export class ServedType {
   readonly type: XdsType;
@@ -63,7 +57,7 @@ export class ServedType {
     type: XdsType,
     { name, resource }: ServedFrom,
     { clock, logger: parent, random = Math.random, debounceMs }: ServedTypesOptions,
-    { types, caughtUp }: Shared,
+    shared: Omit<StoredTypeOptions, "catalog">,
   ) {
     const logger = parent.child({ resource: name, type: type.name });
     const invalid = new InvalidValues(clock, logger);
@@ -71,7 +65,7 @@ export class ServedType {
     const contentOfAbsent = (service: string) => assignmentOf(type, service, []);
     const catalog = new Catalog(type, clock, isComputed ? contentOfAbsent : undefined);
     if (isComputed) this.#services = new Services({ catalog, clock, debounceMs });
-    const target: FeedTarget = this.#services ?? new StoredType({ catalog, types, caughtUp });
+    const target: FeedTarget = this.#services ?? new StoredType({ catalog, ...shared });
     this.type = type;
     this.catalog = catalog;
     this.feed = new Feed({ resource, target, invalid, clock, logger, random });

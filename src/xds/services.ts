@@ -30,10 +30,14 @@ export class Services implements FeedTarget {
   readonly #options: ServicesOptions;
   /** The instances by service and key. None is empty. */
   readonly #services = new Map<string, Map<string, EncodedInstance>>();
-  /** The services whose instances have changed since the last commit. */
+  /** What `commit` changes, by key, so that a timer never sends half a transaction; undefined: the instance is removed. */
+  readonly #taken = new Map<string, EncodedInstance | undefined>();
+  /** The services whose instances have changed, and whose assignments have not. */
   readonly #changed = new Set<string>();
   #timer: Timer | undefined;
   #revision = 0;
+  /** Resolves once each client's stream knows the current assignments; undefined: before the first ones. */
+  #notified: Promise<unknown> | undefined;
 
   constructor(options: ServicesOptions) {
     this.#options = options;
@@ -48,44 +52,38 @@ export class Services implements FeedTarget {
 
   *keys(): Iterable<string> {
     for (const instances of this.#services.values()) yield* instances.keys();
+    yield* this.#taken.keys();
   }
 
   put({ key, value, modRevision }: StoredObject): void {
-    const service = serviceOf(key);
-    if (service === undefined) {
+    if (serviceOf(key) === undefined) {
       throw new InvalidValue(
         "Its key is not SERVICE/INSTANCE, with the instance behind the last slash.",
       );
     }
-    const instance = encodeInstance(readInstance(value), modRevision);
-    const instances = this.#services.get(service);
-    if (instances === undefined) this.#services.set(service, new Map([[key, instance]]));
-    else instances.set(key, instance);
-    this.#changed.add(service);
+    this.#taken.set(key, encodeInstance(readInstance(value), modRevision));
   }
 
   remove(key: string): void {
-    const service = serviceOf(key) ?? "";
-    const instances = this.#services.get(service);
-    if (instances?.delete(key) !== true) return;
-    if (instances.size === 0) this.#services.delete(service);
-    this.#changed.add(service);
+    this.#taken.set(key, undefined);
   }
 
-  commit(revision: number): Promise<void> | undefined {
+  commit(revision: number): Promise<unknown> | undefined {
     const { clock, debounceMs, catalog } = this.#options;
     this.#revision = revision;
+    for (const [key, instance] of this.#taken) this.#change(key, instance);
+    this.#taken.clear();
     if (this.#changed.size === 0 && catalog.isSynced) return undefined;
     if (debounceMs === 0 || !catalog.isSynced) return this.#commit();
-    this.#timer ??= clock.setTimeout(() => void this.#commit(), debounceMs);
+    this.#timer ??= clock.setTimeout(() => this.#commit(), debounceMs);
     return undefined;
   }
 
   /** What was collected is committed now: a route may refer to it. */
-  flush(): void {
-    if (this.#timer === undefined) return;
+  flush(): Promise<unknown> | undefined {
+    if (this.#timer === undefined) return this.#notified;
     this.#timer.cancel();
-    void this.#commit();
+    return this.#commit();
   }
 
   /** Commits nothing more. Idempotent. */
@@ -93,7 +91,17 @@ export class Services implements FeedTarget {
     this.#timer?.cancel();
   }
 
-  #commit(): Promise<void> | undefined {
+  #change(key: string, instance: EncodedInstance | undefined): void {
+    const service = serviceOf(key) ?? "";
+    const instances = this.#services.get(service) ?? new Map<string, EncodedInstance>();
+    if (instance !== undefined) instances.set(key, instance);
+    else if (!instances.delete(key)) return;
+    if (instances.size === 0) this.#services.delete(service);
+    else this.#services.set(service, instances);
+    this.#changed.add(service);
+  }
+
+  #commit(): Promise<unknown> | undefined {
     const { catalog } = this.#options;
     this.#timer = undefined;
     const resources: XdsResource[] = [];
@@ -115,7 +123,10 @@ export class Services implements FeedTarget {
       resources.push(catalog.make(service, content, this.#revision));
     }
     this.#changed.clear();
-    return catalog.commit(resources, removed, this.#revision);
+    const notified = catalog.commit(resources, removed, this.#revision);
+    // Of two commits the later one may be known first.
+    if (notified !== undefined) this.#notified = Promise.all([this.#notified, notified]);
+    return this.#notified;
   }
 }
 

@@ -68,8 +68,8 @@ export class StoredType implements FeedTarget {
     const changes = this.#changes;
     if (changes.size === 0 && catalog.isSynced) return undefined;
     this.#changes = new Map();
-    const isFree = !catalog.type.refersToClusters || !catalog.isSynced;
-    if (isFree) return this.#commit(changes, revision);
+    const commitsAtOnce = !catalog.type.refersToClusters || !catalog.isSynced;
+    if (commitsAtOnce) return this.#commit(changes, revision);
     return caughtUp(["cds", "eds"], revision).then(() => this.#commit(changes, revision));
   }
 
@@ -85,8 +85,8 @@ export class StoredType implements FeedTarget {
       if (resource !== undefined) resources.push(resource);
       else if (current !== undefined) removed.push(current);
     }
-    const isReferredTo = catalog.type.name === "cds" && catalog.isSynced;
-    if (!isReferredTo || removed.length === 0) {
+    const mayBeReferredTo = catalog.type.name === "cds" && catalog.isSynced;
+    if (!mayBeReferredTo || removed.length === 0) {
       const names = removed.map(({ name }) => name);
       return catalog.commit(resources, names, revision);
     }

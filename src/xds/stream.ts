@@ -175,7 +175,7 @@ export class XdsStream extends MessageSender implements OpenStream {
 
   /**
    * The first subscription that has something to send now: what refers to clusters waits until those are warm, and clusters are
-   * removed behind everything else, also behind what a client that has just come back has yet to ask for.
+   * removed behind everything else, and not while the client warms others.
    */
   #pending(): XdsSubscription | undefined {
     let removal: XdsSubscription | undefined;

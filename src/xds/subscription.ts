@@ -5,8 +5,8 @@ import type { XdsResource, XdsResponse } from "./response.ts";
 import { wildcard } from "./types.ts";
 
 /**
- * A name that the client has asked for beside all, and does not ask for any more: it can't know whether it still gets the
- * resource, so that is sent again, or said not to exist. Until then it counts as a name.
+ * A name that the client has asked for beside all, and does not ask for any more, as `a` after `*` and `a`: it can't know whether
+ * it still gets the resource, so that is sent again, or said not to exist. Until then it counts as a name.
  */
 const released = Symbol("released");
 
@@ -52,8 +52,11 @@ export class XdsSubscription implements Asking, Follower {
   /** The names that it asks for, with what the client has. */
   readonly #names = new Map<string, Sent>();
   #nameCharacters = 0;
-  /** Names that may have to be sent, of those and of all. */
-  readonly #pending = new Set<string>();
+  /**
+   * What may have to be sent, by name, of those and of all; and whether the client may have an earlier version of it: only then
+   * it learns of a removal. This stays as it is while the name is pending.
+   */
+  readonly #pending = new Map<string, boolean>();
   /** Of all: the last commit that the client has, or whose changes are pending. Infinity: it was sent nothing of all. */
   #generation = Infinity;
   /** The versions that the client has of all; undefined: what differs is pending. None: it has asked for all again. */
@@ -111,13 +114,14 @@ export class XdsSubscription implements Asking, Follower {
       this.#versions = undefined;
       catalog.unfollow(wildcard, this);
       for (const [name, sent] of this.#names) if (sent === released) this.#forget(name);
-      for (const name of this.#pending) if (!this.#names.has(name)) this.#pending.delete(name);
+      for (const name of this.#pending.keys())
+        if (!this.#names.has(name)) this.#pending.delete(name);
     }
     for (const name of removed) this.#remove(name);
     for (const name of added) {
       if (!this.#names.has(name)) this.#nameCharacters += name.length;
       this.#names.set(name, known.get(name));
-      this.#pending.add(name);
+      this.#pending.set(name, true);
       catalog.follow(name, this);
     }
     // A client of such a type learns by the response which of the names do not exist.
@@ -132,7 +136,7 @@ export class XdsSubscription implements Asking, Follower {
   }
 
   changed(name: string): void {
-    if (this.#names.has(name)) this.#pending.add(name);
+    if (this.#names.has(name)) this.#pending.set(name, true);
   }
 
   notify(): void {
@@ -149,7 +153,7 @@ export class XdsSubscription implements Asking, Follower {
   /** Whether all that it has to send is that resources which the client has were removed. */
   get hasOnlyRemovals(): boolean {
     if (this.#mustRespond || this.#versions !== undefined) return false;
-    for (const name of this.#pending) if (!this.#isRemoval(name)) return false;
+    for (const name of this.#pending.keys()) if (!this.#isRemoval(name)) return false;
     return !this.isOfAll || this.catalog.hasOnlyRemovedSince(this.#generation);
   }
 
@@ -192,10 +196,11 @@ export class XdsSubscription implements Asking, Follower {
     this.catalog.unfollow(name, this);
     if (this.#releasesNames) {
       this.#names.set(name, released);
-      this.#pending.add(name);
+      this.#pending.set(name, true);
     } else {
       this.#forget(name);
-      this.#pending.delete(name);
+      // Of all it may still be due.
+      if (!this.isOfAll) this.#pending.delete(name);
     }
   }
 
@@ -212,8 +217,9 @@ export class XdsSubscription implements Asking, Follower {
 
   /** Whether a name is of a resource that the client has, and that was removed. */
   #isRemoval(name: string): boolean {
-    const has = !this.#names.has(name) || typeof this.#names.get(name) === "string";
-    return has && this.#resourceOf(name) === undefined;
+    const isNamed = this.#names.has(name);
+    const has = isNamed ? typeof this.#names.get(name) === "string" : this.#pending.get(name);
+    return has === true && this.#resourceOf(name) === undefined;
   }
 
   #next(keepsRemoved: boolean): XdsResponse | "lost" | undefined {
@@ -224,7 +230,7 @@ export class XdsSubscription implements Asking, Follower {
     const { resources, removed } = this.#takePending(keepsRemoved);
     const isNew = resources.length > 0 || (removed.length > 0 && (isDelta || this.#repeatsAll));
     if (!isNew && !this.#mustRespond) return undefined;
-    if (this.#repeatsAll) return this.#all();
+    if (this.#repeatsAll) return this.#all(keepsRemoved);
     const [first] = resources;
     const isOne = resources.length === 1 && (removed.length === 0 || !isDelta);
     return (isOne ? first?.alone : undefined) ?? catalog.respond(resources, removed);
@@ -240,31 +246,34 @@ export class XdsSubscription implements Asking, Follower {
     const changes = isBehind ? catalog.changesSince(this.#generation) : undefined;
     const isLost = isBehind && changes === undefined;
     if (isLost && this.#stream.isDelta) return "lost";
+    const isFirst = this.#generation === Infinity;
     this.#generation = catalog.generation;
-    const { resources = nothing, removed = nothing } = changes ?? {};
+    const { response, before = noVersions } = changes ?? {};
     const isAlone = this.#versions === undefined && this.#names.size + this.#pending.size === 0;
-    if (this.#stream.isDelta && isAlone && resources.length + removed.length > 0) {
-      const isWhole = removed.length === 0 || !keepsRemoved;
-      if (isWhole && isSmall(resources)) return changes;
+    if (response !== undefined && this.#stream.isDelta && isAlone && before.size > 0) {
+      const isWhole = response.removed.length === 0 || !keepsRemoved;
+      if (isWhole && isSmall(response.resources)) return response;
     }
-    for (const { name } of resources) this.#pending.add(name);
-    for (const name of removed) this.#pending.add(name);
+    for (const [name, version] of before) {
+      this.#pending.set(name, this.#pending.get(name) ?? version !== undefined);
+    }
     const versions = isLost ? noVersions : this.#versions;
     this.#versions = undefined;
     if (versions === undefined) return undefined;
     if (this.#repeatsAll) this.#mustRespond = true;
-    else this.#addOthers(versions);
+    else this.#addOthers(versions, isFirst);
     return undefined;
   }
 
-  /** Makes pending what differs from these versions. */
-  #addOthers(versions: ReadonlyMap<string, string>): void {
+  /** Makes pending what differs from these versions. `isFirst`: the client has no others of all. */
+  #addOthers(versions: ReadonlyMap<string, string>, isFirst: boolean): void {
     const { resources } = this.catalog;
     for (const { name, version } of resources.values()) {
-      if (versions.get(name) !== version) this.#pending.add(name);
+      if (versions.get(name) === version) continue;
+      this.#pending.set(name, this.#pending.get(name) ?? (!isFirst || versions.has(name)));
     }
     for (const name of versions.keys()) {
-      if (!resources.has(name) && !this.#names.has(name)) this.#pending.add(name);
+      if (!resources.has(name) && !this.#names.has(name)) this.#pending.set(name, true);
     }
   }
 
@@ -273,7 +282,7 @@ export class XdsSubscription implements Asking, Follower {
     const resources: XdsResource[] = [];
     const removed: string[] = [];
     let [named, bytes] = [0, 0];
-    for (const name of this.#pending) {
+    for (const [name, isKnown] of this.#pending) {
       if (!this.#repeatsAll && (named === maxNamed || bytes >= fullBytes)) break;
       if (keepsRemoved && this.#isRemoval(name)) continue;
       this.#pending.delete(name);
@@ -285,7 +294,7 @@ export class XdsSubscription implements Asking, Follower {
         else this.#names.set(name, version);
         if (has === version) continue;
         named++;
-      }
+      } else if (!isKnown && resource === undefined) continue;
       if (resource === undefined) removed.push(name);
       else resources.push(resource);
       bytes += resource?.any.byteLength ?? 0;
@@ -293,11 +302,25 @@ export class XdsSubscription implements Asking, Follower {
     return { resources, removed };
   }
 
-  /** The response with all that the client asks for, and with what was removed, but stays for now. */
-  #all(): XdsResponse {
+  /**
+   * The response with all that the client asks for, and with what was removed, but stays for now: the last response has it. Of all
+   * it is pending, too, unless the log of changes does not reach back so far: then a response is due.
+   */
+  #all(keepsRemoved: boolean): XdsResponse {
     const { catalog } = this;
-    const had = this.#pending.size === 0 ? nothing : (this.sent?.resources ?? nothing);
-    const kept = had.filter(({ name }) => this.#pending.has(name));
+    const mayKeep = !this.isOfAll || this.#mustRespond || this.#pending.size > 0;
+    const had = keepsRemoved && mayKeep ? (this.sent?.resources ?? nothing) : nothing;
+    const kept = had.filter(({ name }) => {
+      return (this.isOfAll || this.#names.has(name)) && this.#resourceOf(name) === undefined;
+    });
+    // Of some of this it may not have been notified yet.
+    for (const name of this.#names.keys()) {
+      this.#names.set(name, catalog.get(name)?.version ?? null);
+    }
+    for (const { name, version } of kept) {
+      this.#pending.set(name, true);
+      if (this.#names.has(name)) this.#names.set(name, version);
+    }
     if (this.isOfAll && kept.length === 0) return catalog.whole();
     const current = this.isOfAll
       ? [...catalog.resources.values()]

@@ -24,8 +24,8 @@ export interface XdsType {
   readonly methods: readonly [string, string];
 }
 
-/** The message of each type, and its own service, without "DiscoveryService", with the end of its methods' names. */
-const messages = {
+/** By type: its message, and of its own service and methods what differs, as in "cluster.v3.ClusterDiscoveryService/StreamClusters". */
+const namesOfType = {
   cds: ["envoy.config.cluster.v3.Cluster", "cluster.v3.Cluster", "Clusters"],
   eds: ["envoy.config.endpoint.v3.ClusterLoadAssignment", "endpoint.v3.Endpoint", "Endpoints"],
   lds: ["envoy.config.listener.v3.Listener", "listener.v3.Listener", "Listeners"],
@@ -35,7 +35,7 @@ const messages = {
 
 /** The types, in the order in which they are sent. */
 export const xdsTypes: readonly XdsType[] = typeNames.map((name) => {
-  const [message, service, method] = messages[name];
+  const [message, service, method] = namesOfType[name];
   return {
     ...{ name, message, url: `type.googleapis.com/${message}` },
     isWhole: name === "cds" || name === "lds",

@@ -174,7 +174,9 @@ describe("The log of changes", () => {
     const before = heldBytes();
     for (let revision = 2; revision <= 500; revision++) commit(revision);
     expect(heldBytes() - before).toBeLessThan(5_000_000);
-    expect(catalog.changesSince(1)?.resources).toMatchObject([{ name: "a", version: "500" }]);
+    expect(catalog.changesSince(1)?.response.resources).toMatchObject([
+      { name: "a", version: "500" },
+    ]);
   });
 });
 

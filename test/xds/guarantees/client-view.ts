@@ -69,11 +69,12 @@ export class ClientView {
     }
   }
 
-  /** The client asks for this from now on. `again`: names that it asks for again, or no longer beside all. */
-  asks(type: FollowedType, asked: Asked, again: Iterable<string>): void {
+  /** The client asks for this from now on. `again`: names that it asks for, or asks for again, or no longer beside all. */
+  asks(type: FollowedType, asked: Asked, again: readonly string[]): void {
     this.#asked.set(type, asked);
     for (const name of again) this.#due.add(idOf(type, name));
-    if (!this.#isDelta) this.#begun.delete(type);
+    // That it asks for less is not answered.
+    if (!this.#isDelta && again.length > 0) this.#begun.delete(type);
     for (const id of this.#has.keys()) if (!this.#isAskedFor(id)) this.#forget(id);
   }
 

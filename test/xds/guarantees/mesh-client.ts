@@ -45,6 +45,15 @@ export const kinds: Readonly<Record<string, { readonly isDelta: boolean; readonl
       rds: { names: ["a", "b", "c"] },
     },
   },
+  "all and names, state of the world": {
+    isDelta: false,
+    asks: {
+      cds: { all: true, names: ["a", "b"] },
+      eds: { all: true, names: ["a", "b", "c"] },
+      lds: { all: true, names: ["c"] },
+      rds: { all: true, names: ["b"] },
+    },
+  },
   "names, state of the world": {
     isDelta: false,
     asks: {
@@ -126,17 +135,18 @@ export class MeshClient {
   /** Asks for a name, or no longer. Everything that it has asked for before has to be answered. */
   toggle(type: FollowedType, name: string): void {
     const asked = this.#asked.get(type);
-    if (asked === undefined || (asked.all && !this.#isDelta)) return;
+    if (asked === undefined) return;
     const names = new Set(asked.names);
     const isAdded = !names.delete(name);
     if (isAdded) names.add(name);
-    // A request without names would ask for all, if it were the first.
-    if (names.size === 0 && !asked.all) return;
+    // A request without names would ask for all, if it were the first, and for nothing otherwise.
+    const mayHaveNone = asked.all && this.#isDelta;
+    if (asked.names.size + names.size === 1 && !mayHaveNone) return;
     const now = { all: asked.all, names };
     this.#asked.set(type, now);
-    this.view.asks(type, now, isAdded || asked.all ? [name] : []);
+    this.view.asks(type, now, isAdded || mayHaveNone ? [name] : []);
     if (!isAdded && !asked.all) this.#accepted.delete(idOf(type, name));
-    if (!this.#isDelta) this.#stream?.send({ type, names: [...names] });
+    if (!this.#isDelta) this.#stream?.send({ type, names: requestOf(type, now) });
     else this.#stream?.send({ type, [isAdded ? "names" : "unsubscribe"]: [name] });
   }
 
