@@ -124,8 +124,9 @@ export class Services implements FeedTarget {
     }
     this.#changed.clear();
     const notified = catalog.commit(resources, removed, this.#revision);
+    const before = this.#notified;
     // Of two commits the later one may be known first.
-    if (notified !== undefined) this.#notified = Promise.all([this.#notified, notified]);
+    if (notified !== undefined) this.#notified = notified.then(() => before);
     return this.#notified;
   }
 }
