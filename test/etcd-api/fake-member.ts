@@ -9,13 +9,14 @@ import { onTestFinished } from "vitest";
 import { encode } from "../foreign/protobuf.ts";
 
 const clusterId = 7;
+const version = "3.6.0";
 
 /** A call that a member has received. */
 export interface ReceivedCall {
   /** The request, with gRPC's framing. */
   readonly request: Buffer;
   readonly headers: IncomingHttpHeaders;
-  /** Answers with a header of this revision, and nothing else. */
+  /** Answers with a header of this revision, and nothing else but its version, if that is asked for. */
   answer(revision: number): void;
   /** Refuses it as UNAVAILABLE. */
   refuse(details: string): void;
@@ -99,7 +100,7 @@ export class FakeMember {
       this.calls.push({
         request: Buffer.concat(chunks),
         headers,
-        answer: (revision) => this.#answer(stream, revision),
+        answer: (revision) => this.#answer(stream, headers, revision),
         refuse: (details) => {
           const status = { "grpc-status": "14", "grpc-message": details };
           stream.respond({ "content-type": "application/grpc", ...status }, { endStream: true });
@@ -108,15 +109,16 @@ export class FakeMember {
     });
   }
 
-  #answer(stream: ServerHttp2Stream, revision: number): void {
+  #answer(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, revision: number): void {
+    const isOfItself = headers[":path"] === "/etcdserverpb.Maintenance/Status";
     stream.respond({ "content-type": "application/grpc" }, { waitForTrailers: true });
     stream.on("wantTrailers", () => stream.sendTrailers({ "grpc-status": "0" }));
-    stream.end(this.#response(revision));
+    stream.end(this.#response(revision, isOfItself ? { 2: version } : {}));
   }
 
-  #response(revision: number): Buffer {
+  #response(revision: number, more: Parameters<typeof encode>[0] = {}): Buffer {
     const header = encode({ 1: clusterId, 2: this.#id, 3: revision, 4: 1 });
-    const message = encode({ 1: header });
+    const message = encode({ 1: header, ...more });
     const prefix = Buffer.alloc(5);
     prefix.writeUInt32BE(message.length, 1);
     return Buffer.concat([prefix, message]);

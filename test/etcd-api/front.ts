@@ -1,11 +1,12 @@
 import { readFileSync } from "node:fs";
 import { type Logger, pino } from "pino";
-import { afterAll } from "vitest";
+import { afterAll, onTestFinished } from "vitest";
 import { systemClock } from "../../src/base/clock.ts";
 import { startService } from "../../src/cli/serve/main-process.ts";
 import { loadConfig } from "../../src/config/load-config.ts";
 import { portOf } from "../cli/serve/port-of.ts";
 import { until } from "../until.ts";
+import type { FakeMember } from "./fake-member.ts";
 
 export { until };
 
@@ -26,6 +27,22 @@ export function startFront(
   logger: Logger = pino({ level: "silent" }),
 ): Promise<Front> {
   return startWith({ etcd: etcdUrls, ...flags }, logger);
+}
+
+/**
+ * Starts a service that relays to a fake member, answers the one question that a start waits for, and forgets that. It is stopped
+ * with the test.
+ */
+export async function startBefore(
+  member: FakeMember,
+  flags: Readonly<Record<string, readonly string[]>>,
+): Promise<Front> {
+  const starting = startFront([member.url], { ...flags, "etcd-history-create": ["off"] });
+  await until(() => member.calls.length > 0);
+  member.calls.shift()?.answer(1);
+  const front = await starting;
+  onTestFinished(() => front.stop());
+  return front;
 }
 
 /** Starts a service with an embedded store, which keeps nothing. */

@@ -233,6 +233,7 @@ describe.each(markers)("A write before the restore has been noticed, %s", (marke
     ["below where the cache is", -3],
     ["grown past where the cache is", 3],
   ])("etcd %s", (_where, distance) => {
+    // Without the key, `npm test` has a Put alone.
     test.each(isThorough || marker === "with the marker key" ? writes : writes.slice(0, 1))(
       "%s gets a history in which its revision is read",
       { timeout: 60_000 },

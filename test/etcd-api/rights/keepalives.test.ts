@@ -4,7 +4,7 @@ import { etcdOfFile } from "../../etcd/etcd-of-file.ts";
 import { encode, Message } from "../../foreign/protobuf.ts";
 import { temporaryFiles } from "../../relay/tiers.ts";
 import { FakeMember } from "../fake-member.ts";
-import { metricOf, startFront, until, untilReady } from "../front.ts";
+import { metricOf, startBefore, startFront, until, untilReady } from "../front.ts";
 import { type RawCall, RawGrpc, statusOf } from "../raw-grpc.ts";
 import { policyText, prefixes, tokensText } from "./limited-callers.ts";
 
@@ -21,8 +21,7 @@ function keepalivesOf(url: string): RawCall {
 
 test("Keepalives of a stream are several at etcd at once, and answered in their order", async () => {
   const member = await FakeMember.start(1, 1_000);
-  const front = await startFront([member.url], { ...facing, "etcd-history-create": ["off"] });
-  onTestFinished(() => front.stop());
+  const front = await startBefore(member, facing);
   const stream = keepalivesOf(front.url);
   const leases = Array.from({ length: 40 }, (_, i) => i + 1);
   for (const lease of leases) stream.send(encode({ 1: lease }));
@@ -67,8 +66,7 @@ test("Keepalives of a stream are several at etcd at once, and answered in their 
 
 test("A large request that has arrived before there is a connection is passed on to its end", async () => {
   const member = await FakeMember.start(1, 1_000);
-  const front = await startFront([member.url], { ...facing, "etcd-history-create": ["off"] });
-  onTestFinished(() => front.stop());
+  const front = await startBefore(member, facing);
   const client = new RawGrpc(front.url);
   onTestFinished(() => client.close());
   const put = encode({ 1: "/r/pods/d/1", 2: "v".repeat(100_000) });
@@ -89,8 +87,7 @@ test.each([
   "What ends a stream of keepalives comes behind the responses to those before it, here %s",
   async (_name, last, details) => {
     const member = await FakeMember.start(1, 1_000);
-    const front = await startFront([member.url], { ...facing, "etcd-history-create": ["off"] });
-    onTestFinished(() => front.stop());
+    const front = await startBefore(member, facing);
     const stream = keepalivesOf(front.url);
     for (const lease of [1, 2, 3]) stream.send(encode({ 1: lease }));
     stream.stream.write(last);

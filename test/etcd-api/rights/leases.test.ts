@@ -5,7 +5,7 @@ import { etcdOfFile } from "../../etcd/etcd-of-file.ts";
 import { encode, type Fields, Message } from "../../foreign/protobuf.ts";
 import { temporaryFiles } from "../../relay/tiers.ts";
 import { FakeMember } from "../fake-member.ts";
-import { frontOfFile, startFront, until, untilReady } from "../front.ts";
+import { frontOfFile, startBefore, startFront, until, untilReady } from "../front.ts";
 import { RawGrpc, statusOf } from "../raw-grpc.ts";
 import { policyText, prefixes, tokensText } from "./limited-callers.ts";
 
@@ -368,8 +368,7 @@ test("With etcd's users both have to allow it, and any caller with a right may a
 
 test("Few passwords are checked by etcd at once, fewer of one caller, and a request is small", async () => {
   const member = await FakeMember.start(1, 1_000);
-  const front = await startFront([member.url], { ...facing, "etcd-history-create": ["off"] });
-  onTestFinished(() => front.stop());
+  const front = await startBefore(member, facing);
   const grpc = new RawGrpc(front.url);
   onTestFinished(() => grpc.close());
   const authenticate = (caller: string, name: string) =>
@@ -397,8 +396,7 @@ test("Few passwords are checked by etcd at once, fewer of one caller, and a requ
 
 test("etcd is asked about the leases of a transaction at once, so that no answer is old", async () => {
   const member = await FakeMember.start(1, 1_000);
-  const front = await startFront([member.url], { ...facing, "etcd-history-create": ["off"] });
-  onTestFinished(() => front.stop());
+  const front = await startBefore(member, facing);
   const grpc = new RawGrpc(front.url);
   onTestFinished(() => grpc.close());
   const puts = [1n, 2n].map((lease) => put(`/r/pods/d/${lease}`, lease));
