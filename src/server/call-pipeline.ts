@@ -382,7 +382,7 @@ export class CallPipeline {
    * all be converted in one turn of the event loop. Until then the request counts.
    */
   #serveInTurn(call: WebCall | Http2Call, bytes: number, serve: () => void): void {
-    const { parsingSelectors, requestPool } = this.#context;
+    const { timeSlices, requestPool } = this.#context;
     const { connection, owner } = call;
     const step = (): boolean => {
       charge.release();
@@ -395,10 +395,10 @@ export class CallPipeline {
     };
     const task = { step, refuse };
     const charge = requestPool.reserve(connection, bytes, () => {
-      parsingSelectors.delete(owner, task);
+      timeSlices.delete(owner, task);
       call.end(outOfRequestRoom(requestPool));
     });
-    if (!call.isOver) parsingSelectors.start(owner, task);
+    if (!call.isOver) timeSlices.start(owner, task);
   }
 
   /** Read, for a method with a stream of requests: its handler asks for each, and decodes it. */

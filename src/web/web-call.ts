@@ -190,7 +190,7 @@ export class TranslatedWebCall extends TranslatedCall implements WebCall {
       this.outer.respond(texts);
       return false;
     };
-    if (isLarge) this.#context.parsingSelectors.start(this.owner, { step });
+    if (isLarge) this.#context.timeSlices.start(this.owner, { step });
     else while (step());
   }
 
