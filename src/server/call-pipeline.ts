@@ -154,17 +154,20 @@ export class CallPipeline {
         ? this.#webRequestAt({ verb, target, headers, version: "HTTP/1.1" })
         : undefined;
     if (method === undefined && web === undefined) return false;
-    connection.add(response, () => {
+    const { socket } = connection;
+    let call: Http1Call | undefined;
+    const count = (): void =>
+      this.#openCalls.count(response, socket, countedAs(target, method, web), () => call?.code);
+    const handle = (): void => {
       dropDistantDeadline(headers);
       const isStreaming = method?.isStreaming ?? this.#shapeOf(web?.path ?? "") !== "unary";
       const timeoutMs = web === undefined ? timeoutOf(headers) || undefined : web.timeoutMs;
-      const call = new Http1Call(connection, response, { timeoutMs, isStreaming }, this.#context);
-      const { socket } = connection;
-      this.#openCalls.count(response, socket, countedAs(target, method, web), () => call.code);
+      call = new Http1Call(connection, response, { timeoutMs, isStreaming }, this.#context);
       const peerFacts = () => peerFactsOf(socket);
       if (method !== undefined) this.#serveHttp(call, headers, method, peerFacts);
       else if (web !== undefined) this.#serveWeb(call, headers, web, peerFacts);
-    });
+    };
+    connection.add(response, handle, count);
     return true;
   }
 
