@@ -191,7 +191,7 @@ export class TranslatedWebCall extends TranslatedCall implements WebCall {
   }
 
   /**
-   * Converts a large request, which takes up to 40 ms, in a time slice of its caller: otherwise requests that arrive together would
+   * Converts a large request, which lasts 40 ms at most, in a time slice of its caller: otherwise requests that arrive together would
    * all be converted in one turn of the event loop. Until then the request counts.
    */
   #convertInTurn(...[message, onConverted, onRefused]: Parameters<WebCall["convert"]>): void {

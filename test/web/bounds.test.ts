@@ -121,7 +121,7 @@ test.each([
   expect(recorder.calls[0]?.code).toBe("RESOURCE_EXHAUSTED");
 });
 
-/** Large requests in JSON of a unary method and of a stream of requests, but for their last byte, and what is answered. */
+/** Large requests in JSON of a unary method and of a stream of requests, without their last byte, and what is answered. */
 const largeRequests = [
   {
     ...{ shape: "unary", path: paths.put, head: type, prefix: "", answer: /"version":"1"/ },
