@@ -18,4 +18,4 @@ export function connect(options: ConnectOptions): Client {
   return new Client(options, browserPlatform);
 }
 
-export * from "./everywhere.ts";
+export * from "./shared-exports.ts";

@@ -45,5 +45,5 @@ export {
   type ShardChange,
   type ShardListener,
 } from "./coordination/shard-assignment.ts";
-export * from "./everywhere.ts";
 export { RemoteStorage, type RemoteStorageOptions } from "./remote/remote-storage.ts";
+export * from "./shared-exports.ts";

@@ -1,8 +1,6 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { IncomingHttpHeaders, ServerHttp2Session, ServerHttp2Stream } from "node:http2";
 import { status } from "@grpc/grpc-js";
-import type { WatchFanoutError } from "../base/errors.ts";
-import { statusOf } from "../wire/errors.ts";
 import { keptVia, viaKey } from "../wire/via.ts";
 import type { Authentication, PendingAuthentication, Presented } from "./calls/authentication.ts";
 import type {
@@ -16,7 +14,7 @@ import type {
   RawServices,
   SingleRequestMethod,
 } from "./calls/methods.ts";
-import { outOfRequestRoom, refused } from "./calls/refusals.ts";
+import { refused } from "./calls/refusals.ts";
 import { serveConversation, serveRaw, serveRequest } from "./calls/serve-call.ts";
 import { RefusedRequest, type RequestBody } from "./calls/server-call.ts";
 import type { ServiceContext } from "./calls/service-context.ts";
@@ -74,9 +72,6 @@ import type { CallOwner } from "./limits/callers.ts";
  */
 
 type PresentedFacts = Presented["peerFacts"];
-
-/** A request up to this size is converted at once, in bytes. It takes a millisecond. */
-const bytesAtOnce = 64 * 1024;
 
 const forwardedCertificateKey = "x-forwarded-client-cert";
 
@@ -154,17 +149,20 @@ export class CallPipeline {
         ? this.#webRequestAt({ verb, target, headers, version: "HTTP/1.1" })
         : undefined;
     if (method === undefined && web === undefined) return false;
-    connection.add(response, () => {
+    const { socket } = connection;
+    let call: Http1Call | undefined;
+    const count = (): void =>
+      this.#openCalls.count(response, socket, countedAs(target, method, web), () => call?.code);
+    const handle = (): void => {
       dropDistantDeadline(headers);
       const isStreaming = method?.isStreaming ?? this.#shapeOf(web?.path ?? "") !== "unary";
       const timeoutMs = web === undefined ? timeoutOf(headers) || undefined : web.timeoutMs;
-      const call = new Http1Call(connection, response, { timeoutMs, isStreaming }, this.#context);
-      const { socket } = connection;
-      this.#openCalls.count(response, socket, countedAs(target, method, web), () => call.code);
+      call = new Http1Call(connection, response, { timeoutMs, isStreaming }, this.#context);
       const peerFacts = () => peerFactsOf(socket);
       if (method !== undefined) this.#serveHttp(call, headers, method, peerFacts);
       else if (web !== undefined) this.#serveWeb(call, headers, web, peerFacts);
-    });
+    };
+    connection.add(response, handle, count);
     return true;
   }
 
@@ -366,39 +364,16 @@ export class CallPipeline {
     web: WebCall | undefined,
   ): void {
     this.#requests.read(body, call, (message) => {
-      const serve = () => {
-        const binary = web === undefined ? message : binaryOf(web, message);
+      const serve = (binary: Buffer | undefined): void => {
         if (binary === undefined) return;
         serveRequest(this.#context, method, call, method.decode(binary));
       };
-      const isLarge = message.length > bytesAtOnce && web?.convertsRequest === true;
-      const next = isLarge ? () => this.#serveInTurn(call, message.length, serve) : serve;
+      const next =
+        web === undefined
+          ? () => serve(message)
+          : () => web.convert(message, serve, (why) => call.end(why));
       whenDone(pending, message.length, next);
     });
-  }
-
-  /**
-   * Serves a call whose request takes long to convert in a time slice of its caller: otherwise requests that arrive together would
-   * all be converted in one turn of the event loop. Until then the request counts.
-   */
-  #serveInTurn(call: WebCall | Http2Call, bytes: number, serve: () => void): void {
-    const { parsingSelectors, requestPool } = this.#context;
-    const { connection, owner } = call;
-    const step = (): boolean => {
-      charge.release();
-      if (!call.isOver) serve();
-      return false;
-    };
-    const refuse = (error: WatchFanoutError): void => {
-      charge.release();
-      call.end(statusOf(error));
-    };
-    const task = { step, refuse };
-    const charge = requestPool.reserve(connection, bytes, () => {
-      parsingSelectors.delete(owner, task);
-      call.end(outOfRequestRoom(requestPool));
-    });
-    if (!call.isOver) parsingSelectors.start(owner, task);
   }
 
   /** Read, for a method with a stream of requests: its handler asks for each, and decodes it. */
@@ -414,11 +389,8 @@ export class CallPipeline {
       maxBytes: maxBytes ?? method.maxRequestBytes,
       mayIdle: method.mayIdle === true,
     });
-    const next = async (): Promise<Buffer | undefined> => {
-      const message = await requests.next();
-      return message === undefined ? undefined : web?.binary(message);
-    };
-    const read = web === undefined ? () => requests.next() : next;
+    const read =
+      web === undefined ? () => requests.next() : async () => converted(web, await requests.next());
     whenDone(pending, 0, () => serveConversation(this.#context, method, call, read));
   }
 
@@ -458,13 +430,10 @@ function whenDone(
   else pending.whenDone(bytes, serve);
 }
 
-/** The request of a call by another protocol; undefined: it is invalid, and the call has ended. */
-function binaryOf(call: WebCall, message: Buffer): Buffer | undefined {
-  try {
-    return call.binary(message);
-  } catch (error) {
-    if (!(error instanceof RefusedRequest)) throw error;
-    call.end(error.status);
-    return undefined;
-  }
+/** A request of a stream by another protocol, converted; undefined: there are no more. */
+async function converted(call: WebCall, message: Buffer | undefined): Promise<Buffer | undefined> {
+  if (message === undefined) return undefined;
+  return new Promise((resolve, reject) => {
+    call.convert(message, resolve, (why) => reject(new RefusedRequest(why)));
+  });
 }

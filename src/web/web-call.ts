@@ -1,16 +1,17 @@
 import type { OutgoingHttpHeaders } from "node:http2";
 import type { Readable } from "node:stream";
 import { status } from "@grpc/grpc-js";
+import type { Task } from "../base/turns.ts";
 import { HeldResponse } from "../server/calls/call-admission.ts";
 import type { CarrierCall } from "../server/calls/methods.ts";
-import { refused } from "../server/calls/refusals.ts";
-import type { RequestBody } from "../server/calls/server-call.ts";
+import { outOfRequestRoom, refused } from "../server/calls/refusals.ts";
+import { RefusedRequest, type RequestBody } from "../server/calls/server-call.ts";
 import type { ServiceContext } from "../server/calls/service-context.ts";
 import { TranslatedCall } from "../server/calls/translated-call.ts";
 import type { WebCall } from "../server/calls/web-door.ts";
 import { type FrameParts, prefixSize, sizeOf } from "../wire/encode.ts";
 import type { Encoding } from "../wire/encoding.ts";
-import type { WireStatus } from "../wire/errors.ts";
+import { statusOf, type WireStatus } from "../wire/errors.ts";
 import { JsonStream } from "../wire/json/message-to-json.ts";
 import type { Message } from "../wire/json/message-type.ts";
 import type { MessageForm } from "./message-form.ts";
@@ -35,7 +36,7 @@ export interface WebCallOptions {
   readonly refusal: WireStatus | undefined;
 }
 
-/** A response up to this size becomes JSON at once, in bytes. It takes below a millisecond. */
+/** A message up to this size is converted to or from JSON at once, in bytes. It takes a millisecond at most. */
 const bytesAtOnce = 64 * 1024;
 
 /** A call by Connect or gRPC-Web, as one of gRPC. */
@@ -44,23 +45,23 @@ export class TranslatedWebCall extends TranslatedCall implements WebCall {
   readonly encoding: Encoding | undefined;
   readonly sendsSeveral: boolean;
   readonly refusal: WireStatus | undefined;
-  readonly convertsRequest: boolean;
   readonly #options: WebCallOptions;
   readonly #context: ServiceContext;
   #last: { readonly parts: FrameParts; readonly message: Uint8Array } | undefined;
   /** Counts the JSON of a large response until the client has accepted it. */
   #held: HeldResponse | undefined;
+  /** Gives up the request that waits to be converted. */
+  #dropRequest: (() => void) | undefined;
   #hasHeaders = false;
   #hasEnded = false;
 
   constructor(outer: CarrierCall, options: WebCallOptions, context: ServiceContext) {
     super(outer);
-    const { protocol, form, json, stream, requestEncoding, encoding, maxBytes, refusal } = options;
+    const { protocol, form, stream, requestEncoding, encoding, maxBytes, refusal } = options;
     this.#options = options;
     this.#context = context;
     this.encoding = encoding;
     this.refusal = refusal;
-    this.convertsRequest = json !== undefined;
     this.sendsSeveral = form.isShared;
     this.body = {
       ...{ stream, encoding: requestEncoding, isBare: protocol.isBare },
@@ -70,10 +71,18 @@ export class TranslatedWebCall extends TranslatedCall implements WebCall {
     const details = "The deadline of the call has passed.";
     outer.onDeadline = () =>
       this.end(refused(status.DEADLINE_EXCEEDED, details, "DEADLINE_EXCEEDED"));
+    this.onOver(() => {});
   }
 
   get isOver(): boolean {
     return this.#hasEnded || this.outer.isOver;
+  }
+
+  override onOver(listener: () => void): void {
+    super.onOver(() => {
+      this.#dropRequest?.();
+      listener();
+    });
   }
 
   override onClosed(listener: () => void): void {
@@ -83,8 +92,14 @@ export class TranslatedWebCall extends TranslatedCall implements WebCall {
     });
   }
 
-  binary(message: Buffer): Buffer {
-    return this.#options.form.incoming(message);
+  convert(
+    message: Buffer,
+    onConverted: (binary: Buffer | undefined) => void,
+    onRefused: (why: WireStatus) => void,
+  ): void {
+    const isLarge = this.#options.json !== undefined && message.length > bytesAtOnce;
+    if (isLarge) this.#convertInTurn(message, onConverted, onRefused);
+    else this.#convertNow(message, onConverted, onRefused);
   }
 
   sendAtOnce(frame: Uint8Array, isFollowed: boolean): boolean {
@@ -163,6 +178,51 @@ export class TranslatedWebCall extends TranslatedCall implements WebCall {
     return this.#last.message;
   }
 
+  #convertNow(...[message, onConverted, onRefused]: Parameters<WebCall["convert"]>): void {
+    let binary: Buffer;
+    try {
+      binary = this.#options.form.incoming(message);
+    } catch (error) {
+      if (!(error instanceof RefusedRequest)) throw error;
+      onRefused(error.status);
+      return;
+    }
+    onConverted(binary);
+  }
+
+  /**
+   * Converts a large request, which lasts 40 ms at most, in a time slice of its caller: otherwise requests that arrive together would
+   * all be converted in one turn of the event loop. Until then the request counts.
+   */
+  #convertInTurn(...[message, onConverted, onRefused]: Parameters<WebCall["convert"]>): void {
+    const { connection, owner } = this;
+    const { timeSlices, requestPool } = this.#context;
+    const leave = (): void => {
+      this.#dropRequest = undefined;
+      timeSlices.delete(owner, task);
+      charge.release();
+    };
+    const refuse = (why: WireStatus): void => {
+      leave();
+      onRefused(why);
+    };
+    const step = (): boolean => {
+      leave();
+      // Its end may be announced only in a later turn.
+      if (this.isOver) onConverted(undefined);
+      else this.#convertNow(message, onConverted, onRefused);
+      return false;
+    };
+    const task: Task = { step, refuse: (error) => refuse(statusOf(error)) };
+    const charge = requestPool.reserve(connection, 0, () => refuse(outOfRequestRoom(requestPool)));
+    this.#dropRequest = () => {
+      leave();
+      onConverted(undefined);
+    };
+    charge.resize(message.length);
+    if (charge.amount > 0) timeSlices.start(owner, task);
+  }
+
   /** A large one in time slices. Its JSON counts beside it: other calls share what it is made of, and none its JSON. */
   #respondWithJson(parts: FrameParts, type: Message): void {
     const json = new JsonStream(type);
@@ -190,7 +250,7 @@ export class TranslatedWebCall extends TranslatedCall implements WebCall {
       this.outer.respond(texts);
       return false;
     };
-    if (isLarge) this.#context.parsingSelectors.start(this.owner, { step });
+    if (isLarge) this.#context.timeSlices.start(this.owner, { step });
     else while (step());
   }
 

@@ -88,6 +88,16 @@ export const connectionBounds: readonly Bound[] = [
     ],
   },
   {
+    what: "large requests in JSON that wait to be converted",
+    owners: ["TranslatedWebCall"],
+    bound: "1 by call; counts as incomplete requests do, until its turn or the end of the call",
+    per: "connection",
+    atBound: "the connection that holds most loses its largest",
+    shownBy: [
+      "A large request in JSON ($shape) is not converted, and does not count, once its call has ended.",
+    ],
+  },
+  {
     what: "a request of a Subscribe stream",
     owners: ["RequestStream"],
     bound:

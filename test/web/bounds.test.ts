@@ -54,15 +54,21 @@ test("Pipelined requests of HTTP/1 are answered in order, up to a bound.", async
 });
 
 test("Of the pipelined requests of a connection one is handled in each turn of the event loop.", async () => {
-  const { server, recorder } = await serveWeb("1.1");
+  let handled = 0;
+  const tracer = {
+    begin: () => {
+      handled++;
+      return undefined;
+    },
+  };
+  const { server } = await serveWeb("1.1", {}, { server: { tracer } });
   const get = requestOf(paths.get, '{"resource":"things","key":"a"}', [type]);
   connectTo(`127.0.0.1:${server.port}`, get.repeat(20));
-  const started = (): number => recorder.open + recorder.calls.length;
   let most = 0;
   for (let before = 0; before < 20; ) {
     await new Promise(setImmediate);
-    most = Math.max(most, started() - before);
-    before = started();
+    most = Math.max(most, handled - before);
+    before = handled;
   }
   expect(most).toBe(1);
 });
@@ -115,39 +121,95 @@ test.each([
   expect(recorder.calls[0]?.code).toBe("RESOURCE_EXHAUSTED");
 });
 
-test("Large requests in JSON that arrive together are converted in turns of their own.", async () => {
-  const { server, clock } = await serveWeb("1.1");
-  const value = Buffer.alloc(1_000_000, "x").toString("base64");
-  const requests = ["a", "b", "c", "d"].map((key) =>
-    requestOf(paths.put, JSON.stringify({ resource: "things", key, value }), [type]),
-  );
-  const clients = requests.map((request) =>
-    connectTo(`127.0.0.1:${server.port}`, request.slice(0, -1)),
-  );
+/** Large requests in JSON of a unary method and of a stream of requests, without their last byte, and what is answered. */
+const largeRequests = [
+  {
+    ...{ shape: "unary", path: paths.put, head: type, prefix: "", answer: /"version":"1"/ },
+    json: (key: string) => ({ resource: "things", key, value: "" }),
+    ...{ late: /^HTTP\/1.1 504 /, heldOnceEnded: 0 },
+  },
+  {
+    ...{ shape: "stream", path: paths.subscribe, head: "Content-Type: application/connect+json" },
+    // The length of what follows.
+    ...{ prefix: "\0\0\x14\0\0", answer: /"historyId"/ },
+    json: () => ({ add: { id: "1", watch: { resource: "things" } } }),
+    // A stream counts until it is closed.
+    ...{ late: /"deadline_exceeded"/, heldOnceEnded: 64 * 1024 + 5 + 0x140000 },
+  },
+].map(({ path, head, prefix, json, ...expected }) => ({
+  ...expected,
+  requestFor: (key: string, ...heads: string[]) => {
+    const text = JSON.stringify(json(key)).slice(0, -1).padEnd(0x13ffff);
+    return requestOf(path, `${prefix}${text}}`, [head, ...heads]).slice(0, -1);
+  },
+}));
+
+/** Sends requests at once, each on a connection of its own. Resolves once the server has all of them. */
+async function connectWith({ server }: WebServed, requests: readonly string[]) {
+  const clients = requests.map((request) => connectTo(`127.0.0.1:${server.port}`, request));
   const received = (): number =>
     clients.reduce((sum, { socket }) => sum + socket.bytesWritten - socket.writableLength, 0);
-  const size = requests.reduce((sum, { length }) => sum + length - 1, 0);
+  const size = requests.reduce((sum, { length }) => sum + length, 0);
   await until(() => received() === size);
   // The system has all of it. The server reads a part of each in a turn.
   for (let i = 0; i < 500; i++) await new Promise(setImmediate);
-  let turn = 0;
-  const converted: number[] = [];
+  return clients;
+}
+
+/** Counts the large requests that are converted. Each takes longer than a turn may. */
+function countConverted({ clock }: WebServed): { count: number } {
+  const converted = { count: 0 };
   const { parse } = JSON;
   const spy = vi.spyOn(JSON, "parse").mockImplementation((text, reviver) => {
-    if (text.length > value.length) {
-      converted.push(turn);
-      // Longer than a turn may take.
+    if (text.length > 1_000_000) {
+      converted.count++;
       clock.advance(20);
     }
     return parse(text, reviver);
   });
   onTestFinished(() => spy.mockRestore());
-  for (const { socket } of clients) socket.write("}");
-  for (; converted.length < clients.length; turn++) await new Promise(setImmediate);
-  expect(new Set(converted).size).toBe(clients.length);
-  for (const client of clients) await client.until(/"version":"1"/);
-  expect(server.stats().requests.bytes).toBe(0);
-});
+  return converted;
+}
+
+test.each(largeRequests)(
+  "Large requests in JSON ($shape) that arrive together are converted in turns of their own.",
+  async ({ requestFor, answer }) => {
+    const served = await serveWeb("1.1");
+    const requests = ["a", "b", "c", "d"].map((key) => requestFor(key));
+    const clients = await connectWith(served, requests);
+    const converted = countConverted(served);
+    for (const { socket } of clients) socket.write("}");
+    let most = 0;
+    for (let before = 0; before < clients.length; ) {
+      await new Promise(setImmediate);
+      most = Math.max(most, converted.count - before);
+      before = converted.count;
+    }
+    expect(most).toBe(1);
+    for (const client of clients) await client.until(answer);
+    expect(served.server.stats().requests.bytes).toBe(0);
+  },
+);
+
+test.each(largeRequests)(
+  "A large request in JSON ($shape) is not converted, and does not count, once its call has ended.",
+  async ({ requestFor, late, heldOnceEnded }) => {
+    const served = await serveWeb("1.1");
+    const { server, clock } = served;
+    const requests = [..."abcdefgh"].map((key) => requestFor(key, "Connect-Timeout-Ms: 10000"));
+    const clients = await connectWith(served, requests);
+    const converted = countConverted(served);
+    for (const { socket } of clients) socket.write("}");
+    await until(() => converted.count > 0);
+    const { count } = converted;
+    expect(count).toBeLessThan(clients.length);
+    clock.advance(10_000);
+    expect(server.stats().requests.bytes).toBeLessThanOrEqual(clients.length * heldOnceEnded);
+    for (const client of clients.slice(count)) await client.until(late);
+    expect(converted.count).toBe(count);
+    await until(() => server.stats().requests.bytes === 0);
+  },
+);
 
 test("JSON of a large response counts until it is accepted, beside what it is made of.", async () => {
   const served = await serveWeb("2");

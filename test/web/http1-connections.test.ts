@@ -2,8 +2,12 @@ import { createConnection } from "node:net";
 import { text } from "node:stream/consumers";
 import { connect as connectTls } from "node:tls";
 import { expect, onTestFinished, test, vi } from "vitest";
+import { ConnectDoor } from "../../src/web/connect-door.ts";
 import { connectTo, requestOf } from "../etcd-api/gateway/http.ts";
 import { authority, serverCertificate } from "../server/authenticated-calls.ts";
+import { ManualTimers } from "../server/limits/manual-timers.ts";
+import { ScriptedResource } from "../server/scripted-resource.ts";
+import { serve } from "../server/served.ts";
 import { paths, serveWeb, type WebServed } from "./http.ts";
 
 /*
@@ -128,4 +132,29 @@ test("Over TLS a request in several records is read while the response before it
   socket.resume();
   await vi.waitFor(() => expect(received.slice(-1_000)).toContain('"version":"1"'), 60_000);
   expect(received).toContain('"key":"later"');
+});
+
+test("A pipelined request is finished while the server shuts down, if it takes long as well.", async () => {
+  const scripted = new ScriptedResource();
+  const finish: (() => void)[] = [];
+  scripted.answer = () =>
+    new Promise((_resolve, reject) => finish.push(() => reject(new Error("at last"))));
+  const clock = new ManualTimers();
+  const webDoor = new ConnectDoor();
+  const { server } = await serve(new Map([["things", scripted]]), clock, { webDoor });
+  const get = requestOf(paths.get, '{"resource":"things","key":"a"}', [type]);
+  const client = connectTo(`127.0.0.1:${server.port}`, get.repeat(2));
+  const untilHandled = async (count: number): Promise<void> => {
+    while (finish.length < count) await new Promise(setImmediate);
+  };
+  await untilHandled(1);
+  const drained = server.drain(60_000);
+  finish[0]?.();
+  await untilHandled(2);
+  // A server without calls cuts its connections after 1 s.
+  clock.advance(2_000);
+  finish[1]?.();
+  await client.closed;
+  expect(client.received().match(/"reason":"INTERNAL"/g)).toHaveLength(2);
+  await drained;
 });

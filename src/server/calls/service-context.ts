@@ -156,8 +156,8 @@ function createKernel(
     },
     /** Opens watches in time slices, by caller. */
     streamOpenings: new StreamOpenings(clock, retainedRequests),
-    /** Does the work of unary calls that takes long, in time slices, by caller. */
-    parsingSelectors: new Turns(clock),
+    /** Does the work of unary calls that takes long, and converts JSON, in time slices, by caller. */
+    timeSlices: new Turns(clock),
     /** Releases what ended calls hold, in time slices. */
     callClosings: new CallClosings(clock),
     /** Refuses and ends calls while memory is short. */

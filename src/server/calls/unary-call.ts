@@ -51,7 +51,7 @@ export function serveUnary<Request>(
             isLimited: () => context.leaseAuthorizer.isLimited(identity),
             admit: (maxBytes) => admission.admit(maxBytes),
             deny: () => auditDenied(context, method, call, firstOf(asked()) ?? audited?.(request)),
-            runInTimeSlices: (work) => context.parsingSelectors.run(owner, work, signal),
+            runInTimeSlices: (work) => context.timeSlices.run(owner, work, signal),
           }),
         respond: (encode) => {
           const message = encode();

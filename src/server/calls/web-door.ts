@@ -27,10 +27,16 @@ export interface WebCall extends ServerCall {
   readonly body: RequestBody;
   /** Why it is refused before anything of it is read; undefined: it is not. */
   readonly refusal: WireStatus | undefined;
-  /** Whether `binary` takes long for a large request, up to 40 ms for the largest. */
-  readonly convertsRequest: boolean;
-  /** The request in protobuf's binary format. Throws a RefusedRequest. */
-  binary(message: Buffer): Buffer;
+  /**
+   * Converts a request to protobuf's binary format, and passes it to `onConverted`; undefined: the call is over. A large one in
+   * JSON waits for a time slice of the caller. `onRefused` is called instead if it is invalid or there is no room for it: the
+   * call must end with the status.
+   */
+  convert(
+    message: Buffer,
+    onConverted: (binary: Buffer | undefined) => void,
+    onRefused: (why: WireStatus) => void,
+  ): void;
 }
 
 /** A request by HTTP that is a call of a method of gRPC. */

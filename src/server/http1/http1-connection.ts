@@ -25,6 +25,7 @@ const maxBodyAhead = 64 * 1024;
 /** A request that waits for the response to the one before. */
 interface Waiting {
   readonly handle: () => void;
+  readonly count: (() => void) | undefined;
   /** For what has been read of it. */
   readonly charge: Reservation | undefined;
 }
@@ -74,8 +75,11 @@ export class Http1Connection {
     return this.socket.destroyed;
   }
 
-  /** Calls `handle` when it is the turn of this request. */
-  add(response: ServerResponse<IncomingMessage>, handle: () => void): void {
+  /**
+   * Calls `count` when it is the turn of this request, to count its call, and then `handle`, which may be in the next turn of the
+   * event loop. A page has no call.
+   */
+  add(response: ServerResponse<IncomingMessage>, handle: () => void, count?: () => void): void {
     if (this.#isLast) return;
     if (this.#waiting.length === maxPipelined) {
       this.socket.destroy();
@@ -83,11 +87,12 @@ export class Http1Connection {
     }
     response.once("close", () => this.#next());
     if (this.#isBusy) {
-      this.#waiting.push({ handle, charge: this.#chargeFor(response.req) });
+      this.#waiting.push({ handle, count, charge: this.#chargeFor(response.req) });
       return;
     }
     this.#timer?.cancel();
     this.#isBusy = true;
+    count?.();
     handle();
   }
 
@@ -112,14 +117,18 @@ export class Http1Connection {
   }
 
   #next(): void {
-    // In a later turn: responses may be made at once, and many connections may have as many requests.
-    if (this.#waiting.length > 0) {
-      this.#clock.setImmediate(this.#handleNext);
+    // Behind a response that closes the connection no other could be sent.
+    if (!this.socket.writable) return;
+    const [next] = this.#waiting;
+    if (next === undefined) {
+      this.#isBusy = false;
+      this.#waitForRequest();
       return;
     }
-    this.#isBusy = false;
-    // Behind a response that closes the connection no other could be sent.
-    if (this.socket.writable) this.#waitForRequest();
+    // Before the call in front of it counts as closed: the connection has a call all the time.
+    next.count?.();
+    // In a later turn: responses may be made at once, and many connections may have as many requests.
+    this.#clock.setImmediate(this.#handleNext);
   }
 
   #waitForRequest(): void {
