@@ -59,13 +59,14 @@ export class ClientView {
   }
 
   /** A stream has begun, in whose first requests the client says to have these resources. */
-  opened(claimed: Iterable<ResourceId>): void {
+  opened(claimed: Iterable<readonly [ResourceId, string]>): void {
     this.#known.clear();
     this.#due.clear();
     this.#begun.clear();
-    for (const id of claimed) {
+    for (const [id, version] of claimed) {
       const resource = this.#has.get(id);
-      if (resource !== undefined) this.#known.set(id, resource);
+      // It may have refused this one, and claim an older one.
+      if (resource !== undefined) this.#known.set(id, { ...resource, version });
     }
   }
 

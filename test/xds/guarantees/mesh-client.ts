@@ -97,7 +97,7 @@ export class MeshClient {
     stream.onReceived = (response) => {
       if (this.#stream === stream) this.#received(response);
     };
-    this.view.opened(this.#isDelta ? this.#accepted.keys() : []);
+    this.view.opened(this.#isDelta ? this.#accepted : []);
     for (const [type, asked] of this.#asked) {
       const versions = new Map<string, string>();
       for (const name of this.view.versions(type).keys()) {
