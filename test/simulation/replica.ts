@@ -95,6 +95,11 @@ export class SimulatedReplica implements Endpoint, WorkerReplica {
   #changes: Promise<void> = Promise.resolve();
   #starts = 0;
 
+  /** How often it has begun to start. */
+  get starts(): number {
+    return this.#starts;
+  }
+
   constructor(options: ReplicaOptions) {
     const { name, host, follows, network } = options;
     this.#options = { ...options, logger: options.logger.child({ process: name }) };

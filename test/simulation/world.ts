@@ -21,7 +21,7 @@ import { EtcdCluster, type Snapshot } from "./etcd-cluster.ts";
 import type { EtcdPast } from "./etcd-history.ts";
 import { dropsTombstones } from "./etcd-member.ts";
 import { EtcdServer } from "./etcd-server.ts";
-import type { Operation } from "./etcd-store.ts";
+import type { EtcdStore, Operation } from "./etcd-store.ts";
 import { beginFault, type Disturbed, type Fault } from "./faults.ts";
 import { Network } from "./network.ts";
 import { PartsClients } from "./parts-clients.ts";
@@ -48,6 +48,9 @@ const usualReasons = [
 
 /** Holds the id of etcd's history. */
 const markerKey = "/watchfanout/history";
+
+/** The beginning of an id of a history that an operator has written. */
+const foreignId = "operator-";
 
 const firstWorker = 101;
 
@@ -95,6 +98,8 @@ export class World implements Disturbed {
   #isOver = false;
   /** Whether etcd was restored without another id. */
   #isUnmarked = false;
+  /** How often replicas had started when an id was last written that is not the service's. */
+  #startsAtMark = 0;
 
   constructor(
     scenario: Scenario,
@@ -241,7 +246,8 @@ export class World implements Disturbed {
 
   /**
    * Puts etcd back to the snapshot, without another id once every replica has come further: one that has not can't know that.
-   * No client writes until every replica has found it, so that no client receives two histories as one.
+   * No client writes until every replica has found it, so that no client receives two histories as one. Nor to before an id
+   * that is not the service's, once a replica has started since, which can't know that the snapshot's was replaced.
    */
   async #restore(snapshot: WorldSnapshot): Promise<void> {
     const { isMarked } = snapshot;
@@ -250,6 +256,7 @@ export class World implements Disturbed {
     if (!isMarked) await this.#healReplicas();
     const { revision: before } = this.cluster.state;
     if (before <= revision + 1) return;
+    if (!isMarked && this.#mayTakeBack(snapshot)) return;
     if (!isMarked) {
       this.#isUnmarked = true;
       await this.#until("every replica to be beyond the snapshot", () =>
@@ -274,18 +281,28 @@ export class World implements Disturbed {
 
   /** Writes another id, and so much that every revision that a replica may ask for is one of this history as well. */
   #mark(beyond: number): void {
-    const value = `operator-${this.#account.era.index}`;
+    const value = `${foreignId}${this.#account.era.index}`;
     const { isFull } = this.cluster;
     // An operator makes room first.
     this.cluster.isFull = false;
     this.#commit({ type: "put", key: markerKey, value });
+    this.#startsAtMark = this.#starts;
     while (this.cluster.state.revision < beyond + 3) this.#writeOther();
     this.cluster.isFull = isFull;
   }
 
-  /** In the marker key. */
+  get #starts(): number {
+    return this.replicas.reduce((sum, { starts }) => sum + starts, 0);
+  }
+
+  /** Whether a replica may take the id that a restore would bring back for a new one. */
+  #mayTakeBack({ store }: WorldSnapshot): boolean {
+    const isForeign = this.#historyId?.startsWith(foreignId) === true;
+    return isForeign && idIn(store) !== this.#historyId && this.#starts > this.#startsAtMark;
+  }
+
   get #historyId(): string | undefined {
-    return this.cluster.state.range({ key: markerKey }).kvs[0]?.value;
+    return idIn(this.cluster.state);
   }
 
   /** Whether every replica is in the newest history. Those that are not connect again, and learn of it. */
@@ -597,4 +614,9 @@ interface WorldSnapshot extends Snapshot {
   readonly isMarked: boolean;
   readonly era: Era;
   readonly past: EtcdPast;
+}
+
+/** In the marker key. */
+function idIn(store: EtcdStore): string | undefined {
+  return store.range({ key: markerKey }).kvs[0]?.value;
 }

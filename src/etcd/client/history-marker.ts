@@ -42,7 +42,7 @@ const maxOutdated = 64;
  * A later restore, as from the same snapshot, may bring back an id that was replaced. It looks like an id that another
  * replica has just written, but has named another history. So each id has a higher generation than all that its writer
  * knows, and a replica replaces another id of no higher generation than it knows. An id that this service did not write
- * has no generation: of those a replica remembers which it has seen.
+ * has no generation: of those a replica remembers which it has seen, and one that starts with such an id knows no generation.
  *
  * If the service's user may not read the key, it holds something else, or it does not exist and this service does not create it,
  * the id is empty. Then a replica detects a
