@@ -1,9 +1,8 @@
 import { status } from "@grpc/grpc-js";
 import { hasReason } from "../base/errors.ts";
-import { bytesField } from "../etcd/wire/messages.ts";
 import { keyBytes } from "../model/key-bytes.ts";
+import { bytesField, number } from "../protobuf/fields.ts";
 import { EtcdError, etcdErrors } from "./protocol/errors.ts";
-import { number } from "./protocol/fields.ts";
 import { decode, leaseId } from "./protocol/requests.ts";
 import type { ServedStore } from "./protocol/served-store.ts";
 

@@ -1,10 +1,9 @@
 import { hostname } from "node:os";
 import { crc32 } from "node:zlib";
-import { bytesField } from "../etcd/wire/messages.ts";
 import { keyBytes } from "../model/key-bytes.ts";
+import { bytesField, number, text } from "../protobuf/fields.ts";
 import type { RevisionRequirement } from "../storage/storage.ts";
 import { type EtcdError, etcdErrors, unimplemented } from "./protocol/errors.ts";
-import { number } from "./protocol/fields.ts";
 import { decode } from "./protocol/requests.ts";
 import { raftTerm, type ServedStore } from "./protocol/served-store.ts";
 
@@ -123,10 +122,6 @@ export class MaintenanceService {
   #answer(...fields: readonly Buffer[]): Buffer {
     return Buffer.concat([this.#served.header(), ...fields]);
   }
-}
-
-function text(tag: number, content: string): Buffer {
-  return bytesField(tag, Buffer.from(content));
 }
 
 /** What to use in place of methods that the embedded store has not, by the beginnings of their paths. */

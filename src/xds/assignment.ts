@@ -1,7 +1,7 @@
 import { fromJson, type JsonObject, toBinary } from "@bufbuild/protobuf";
 import { StructSchema } from "@bufbuild/protobuf/wkt";
 import { messageOf } from "../base/errors.ts";
-import { bytesFieldSize, numberFieldSize, WireWriter } from "../protobuf/wire-writer.ts";
+import { bytesField, none, number, text } from "../protobuf/fields.ts";
 import { InvalidValue } from "./any-types.ts";
 import type { Instance } from "./instance.ts";
 
@@ -30,18 +30,18 @@ export function encodeInstance(instance: Instance, modRevision: number): Encoded
   const { address, port, weight, health, priority, locality, metadata } = instance;
   const socketAddress = message(text(0x12, address), number(0x18, port));
   const endpoint = message(
-    nested(0x0a, nested(0x0a, nested(0x0a, socketAddress))),
+    bytesField(0x0a, bytesField(0x0a, bytesField(0x0a, socketAddress))),
     number(0x10, health),
     metadata === undefined
       ? none
-      : nested(0x1a, nested(0x0a, metadataEntry(metadata as JsonObject))),
-    weight === undefined ? none : nested(0x22, number(0x08, weight)),
+      : bytesField(0x1a, bytesField(0x0a, metadataEntry(metadata as JsonObject))),
+    weight === undefined ? none : bytesField(0x22, number(0x08, weight)),
   );
   return {
     address: `${address} ${port}`,
     ...{ modRevision, priority, weight: weight ?? 1, locality },
     localityName: JSON.stringify([priority, locality.region, locality.zone, locality.sub_zone]),
-    endpoint: nested(0x12, endpoint),
+    endpoint: bytesField(0x12, endpoint),
   };
 }
 
@@ -69,7 +69,7 @@ export function encodeAssignment(service: string, instances: Iterable<EncodedIns
   );
   const encoded = [...localities]
     .sort(([a], [b]) => (a < b ? -1 : 1))
-    .map(([, endpoints]) => nested(0x12, encodeLocality(endpoints, priorities)));
+    .map(([, endpoints]) => bytesField(0x12, encodeLocality(endpoints, priorities)));
   // Not as arguments, here and below: of more than some 100,000 the stack has no room.
   return Buffer.concat([text(0x0a, service), ...encoded]);
 }
@@ -83,9 +83,9 @@ function encodeLocality(
   const { region = "", zone = "", sub_zone = "" } = first?.locality ?? {};
   const weight = endpoints.reduce((sum, each) => sum + each.weight, 0);
   return Buffer.concat([
-    nested(0x0a, message(text(0x0a, region), text(0x12, zone), text(0x1a, sub_zone))),
+    bytesField(0x0a, message(text(0x0a, region), text(0x12, zone), text(0x1a, sub_zone))),
     ...endpoints.map(({ endpoint }) => endpoint),
-    nested(0x1a, number(0x08, Math.min(weight, maxWeight))),
+    bytesField(0x1a, number(0x08, Math.min(weight, maxWeight))),
     number(0x28, priorities.indexOf(first?.priority ?? 0)),
   ]);
 }
@@ -94,35 +94,13 @@ function encodeLocality(
 function metadataEntry(metadata: JsonObject): Buffer {
   try {
     const struct = toBinary(StructSchema, fromJson(StructSchema, metadata));
-    return message(text(0x0a, metadataName), nested(0x12, struct));
+    return message(text(0x0a, metadataName), bytesField(0x12, struct));
   } catch (error) {
     // It is nested too deeply, or has a number that no double holds.
     throw new InvalidValue(`Its metadata is not a google.protobuf.Struct: ${messageOf(error)}.`);
   }
 }
 
-const none = Buffer.alloc(0);
-
 function message(...fields: readonly Uint8Array[]): Buffer {
   return Buffer.concat(fields);
-}
-
-/** Empty for an empty text, which is not written. */
-function text(tag: number, content: string): Buffer {
-  return content === "" ? none : nested(tag, Buffer.from(content));
-}
-
-/** Empty for 0, which is not written. */
-function number(tag: number, value: number): Buffer {
-  const writer = new WireWriter(Buffer.allocUnsafe(numberFieldSize(value)));
-  writer.numberField(tag, value);
-  return writer.bytes;
-}
-
-function nested(tag: number, content: Uint8Array): Buffer {
-  const writer = new WireWriter(Buffer.allocUnsafe(bytesFieldSize(content.byteLength)));
-  writer.byte(tag);
-  writer.varint(content.byteLength);
-  writer.raw(content);
-  return writer.bytes;
 }

@@ -86,14 +86,10 @@ export class Catalog {
   /** The resource that clients get for a followed name; undefined: it does not exist. */
   get(name: string): XdsResource | undefined {
     const resource = this.#resources.get(name) ?? this.#absent.get(name);
-    if (
-      resource !== undefined ||
-      this.#contentOfAbsent === undefined ||
-      !this.#followers.has(name)
-    ) {
-      return resource;
-    }
-    const made = this.make(name, this.#contentOfAbsent(name), this.#revision);
+    if (resource !== undefined || !this.#followers.has(name)) return resource;
+    const content = this.#contentOfAbsent?.(name);
+    if (content === undefined) return undefined;
+    const made = this.make(name, content, this.#revision);
     this.#absent.set(name, made);
     const [oldest] = this.#absent.keys();
     if (this.#absent.size > maxAbsent && oldest !== undefined) this.#absent.delete(oldest);

@@ -178,18 +178,17 @@ export class XdsStream extends MessageSender implements OpenStream {
    * removed behind everything else, and not while the client warms others.
    */
   #pending(): XdsSubscription | undefined {
+    const endpoints = this.#subscriptions.get("eds");
     let removal: XdsSubscription | undefined;
     for (const { type } of this.method.types) {
       const { name, refersToClusters } = type;
       const subscription = this.#subscriptions.get(name);
       if (subscription?.hasPending !== true) continue;
-      if (refersToClusters && this.#warming.isActive(this.#subscriptions.get("eds"))) continue;
+      if (refersToClusters && this.#warming.isActive(endpoints)) continue;
       if (name === "cds" && subscription.hasOnlyRemovals) removal = subscription;
       else return subscription;
     }
-    if (removal !== undefined && this.#warming.isActive(this.#subscriptions.get("eds")))
-      return undefined;
-    return removal;
+    return removal !== undefined && this.#warming.isActive(endpoints) ? undefined : removal;
   }
 }
 

@@ -1,8 +1,9 @@
 import { describe, expect, onTestFinished, test } from "vitest";
 import { systemClock } from "../../src/base/clock.ts";
-import { fieldsOf, numberField } from "../../src/etcd/wire/messages.ts";
+import { fieldsOf } from "../../src/etcd/wire/messages.ts";
 import { LeaseService } from "../../src/etcd-server/lease-service.ts";
 import { ServedStore } from "../../src/etcd-server/protocol/served-store.ts";
+import { numberField } from "../../src/protobuf/fields.ts";
 import { MemoryStore } from "../../src/storage/memory/memory-store.ts";
 
 /** More than the stack has room for as arguments of a call. */

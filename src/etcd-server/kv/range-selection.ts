@@ -1,8 +1,8 @@
 import { endSize, objectSize, writeEnd, writeObject } from "../../etcd/wire/range-response.ts";
 import { compareKeys } from "../../model/key-order.ts";
 import type { StoredObject } from "../../model/object.ts";
+import { none } from "../../protobuf/fields.ts";
 import { PartsWriter } from "../../wire/parts-writer.ts";
-import { none } from "../protocol/fields.ts";
 import type { RangeRequest } from "../protocol/requests.ts";
 
 /** Bounds of what is encoded in one step: the number of objects, and their size in bytes, which one may exceed. */

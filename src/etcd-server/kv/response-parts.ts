@@ -1,6 +1,5 @@
 import type { TimeSlicedWork } from "../../base/event-loop-turns.ts";
-import { numberField } from "../../etcd/wire/messages.ts";
-import { none } from "../protocol/fields.ts";
+import { none, numberField } from "../../protobuf/fields.ts";
 import { encodeSelected, type Selected } from "./range-selection.ts";
 
 /** A part of a response: bytes, or what is encoded in steps after the request was executed, as it may be large. */

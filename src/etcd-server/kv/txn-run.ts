@@ -1,10 +1,10 @@
-import { bytesField, numberField } from "../../etcd/wire/messages.ts";
 import { headerTag } from "../../etcd/wire/response-header.ts";
 import { keyText } from "../../model/key-bytes.ts";
 import type { StoredObject } from "../../model/object.ts";
+import { bytesField, none, number, numberField } from "../../protobuf/fields.ts";
 import type { Draft } from "../../storage/memory/draft.ts";
 import { etcdErrors } from "../protocol/errors.ts";
-import { flag, keyValue, none, number } from "../protocol/fields.ts";
+import { flag, keyValue } from "../protocol/fields.ts";
 import {
   type Compare,
   type DeleteRangeRequest,

@@ -1,19 +1,12 @@
 import { keyValueSize, writeKeyValue } from "../../etcd/wire/key-value.ts";
-import { numberField } from "../../etcd/wire/messages.ts";
 import type { StoredObject } from "../../model/object.ts";
+import { none, numberField } from "../../protobuf/fields.ts";
 import { bytesFieldSize, WireWriter } from "../../protobuf/wire-writer.ts";
 
 /*
  * Fields of etcd's responses, in the bytes that etcd writes: numbers that are 0 are left out. Keys of objects are whole, so
  * the prefix of their resource is empty.
  */
-
-export const none: Buffer = Buffer.alloc(0);
-
-/** A field with a number, which is signed and may have 64 bits. */
-export function number(tag: number, value: number | bigint): Buffer {
-  return BigInt(value) === 0n ? none : numberField(tag, value);
-}
 
 /** A field that is there if it is true. */
 export function flag(tag: number, isSet: boolean): Buffer {

@@ -3,10 +3,10 @@ import { etcdFramesOf, previousUnknown } from "../../etcd/wire/watch-events.ts";
 import type { CreateRequest } from "../../etcd/wire/watch-request.ts";
 import { watchIdField, withFieldsInEach } from "../../etcd/wire/watch-response.ts";
 import type { WatchBatch } from "../../model/event.ts";
+import { none } from "../../protobuf/fields.ts";
 import type { MemoryWatch } from "../../storage/memory/memory-watch.ts";
 import type { FrameParts } from "../../wire/encode.ts";
 import type { Keys } from "../kv/key-interval.ts";
-import { none } from "../protocol/fields.ts";
 import type { ServedStore } from "../protocol/served-store.ts";
 
 /** One watch of a client's stream. Nothing is queued for it: it is a position in the store's history. */

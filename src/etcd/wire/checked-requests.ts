@@ -1,5 +1,6 @@
+import { numberField } from "../../protobuf/fields.ts";
 import { MessageCursor, WireFault } from "../../protobuf/message-cursor.ts";
-import { fieldsOf, numberField, unlessFault } from "./messages.ts";
+import { fieldsOf, unlessFault } from "./messages.ts";
 import { readRangeRequest } from "./range-request.ts";
 
 /*

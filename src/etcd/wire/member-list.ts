@@ -1,4 +1,5 @@
-import { bytesField, fieldsOf } from "./messages.ts";
+import { bytesField } from "../../protobuf/fields.ts";
+import { fieldsOf } from "./messages.ts";
 
 /** The path of the method whose response has the members' addresses. */
 export const memberListPath = "/etcdserverpb.Cluster/MemberList";

@@ -1,5 +1,4 @@
 import { LENGTH_DELIMITED, MessageCursor, WireFault } from "../../protobuf/message-cursor.ts";
-import { varintSize, WireWriter } from "../../protobuf/wire-writer.ts";
 import type { MessageReader } from "../../wire/message-reader.ts";
 
 /** The bytes are not messages of gRPC that this process reads. `message` is a sentence. */
@@ -62,25 +61,4 @@ export function* fieldsOf(message: Buffer): Generator<Field, void, void> {
     yield { tag, bytes: message.subarray(from, cursor.position), content };
     from = cursor.position;
   }
-}
-
-/** Encodes a length-delimited field whose content is these parts. */
-export function bytesField(tag: number, ...content: readonly Uint8Array[]): Buffer {
-  const size = content.reduce((sum, { byteLength }) => sum + byteLength, 0);
-  const writer = new WireWriter(Buffer.allocUnsafe(varintSize(tag) + varintSize(size) + size));
-  writer.varint(tag);
-  writer.varint(size);
-  for (const part of content) writer.raw(part);
-  return writer.bytes;
-}
-
-/** The most bytes of a tag and a number. */
-const maxNumberField = 16;
-
-/** Encodes a field with a number, which is there also if it is 0. */
-export function numberField(tag: number, value: number | bigint): Buffer {
-  const writer = new WireWriter(Buffer.allocUnsafe(maxNumberField));
-  writer.varint(tag);
-  writer.bigVarint(BigInt.asUintN(64, BigInt(value)));
-  return writer.bytes.subarray(0, writer.position);
 }

@@ -1,7 +1,7 @@
 import { prefixEnd } from "../../model/key-bytes.ts";
+import { bytesField } from "../../protobuf/fields.ts";
 import { MessageCursor, WireFault } from "../../protobuf/message-cursor.ts";
 import { varintSize, WireWriter } from "../../protobuf/wire-writer.ts";
-import { bytesField } from "./messages.ts";
 
 /*
  * Where the messages of etcd have keys. Field numbers are those of its rpc.proto and kv.proto.

@@ -1,5 +1,6 @@
+import { bytesField } from "../../protobuf/fields.ts";
 import { MessageCursor } from "../../protobuf/message-cursor.ts";
-import { bytesField, unlessFault } from "./messages.ts";
+import { unlessFault } from "./messages.ts";
 
 /*
  * etcd's RangeRequest. Field numbers are those of its rpc.proto.

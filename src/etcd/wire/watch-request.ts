@@ -1,5 +1,5 @@
+import { bytesField, numberField } from "../../protobuf/fields.ts";
 import { MessageCursor, WireFault } from "../../protobuf/message-cursor.ts";
-import { bytesField, numberField } from "./messages.ts";
 
 /*
  * etcd's WatchRequest. Field numbers are those of its rpc.proto.

@@ -1,8 +1,9 @@
+import { bytesField, numberField } from "../../protobuf/fields.ts";
 import { MessageCursor, WireFault } from "../../protobuf/message-cursor.ts";
 import { WireWriter } from "../../protobuf/wire-writer.ts";
 import { type FrameParts, frameOf, prefixSize } from "../../wire/encode.ts";
 import { type DecodedKeyValue, readKeyValue } from "./key-value.ts";
-import { bytesField, decoding, numberField } from "./messages.ts";
+import { decoding } from "./messages.ts";
 import { headerTag, readRevision } from "./response-header.ts";
 
 /*
