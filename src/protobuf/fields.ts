@@ -1,4 +1,4 @@
-import { numberFieldSize, varintSize, WireWriter } from "./wire-writer.ts";
+import { varintSize, WireWriter } from "./wire-writer.ts";
 
 /*
  * Fields as bytes of their own, for messages that are not worth the computation of their size in advance.
@@ -29,11 +29,7 @@ export function numberField(tag: number, value: number | bigint): Buffer {
 
 /** Encodes a field with a number as proto3 has it: empty for 0, which is left out. */
 export function number(tag: number, value: number | bigint): Buffer {
-  if (typeof value === "bigint") return value === 0n ? none : numberField(tag, value);
-  if (value < 0) return numberField(tag, value);
-  const writer = new WireWriter(Buffer.allocUnsafe(numberFieldSize(value)));
-  writer.numberField(tag, value);
-  return writer.bytes;
+  return value === 0 || value === 0n ? none : numberField(tag, value);
 }
 
 /** Encodes a field with a text as proto3 has it: empty for "", which is left out. */

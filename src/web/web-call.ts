@@ -71,7 +71,6 @@ export class TranslatedWebCall extends TranslatedCall implements WebCall {
     const details = "The deadline of the call has passed.";
     outer.onDeadline = () =>
       this.end(refused(status.DEADLINE_EXCEEDED, details, "DEADLINE_EXCEEDED"));
-    this.onOver(() => {});
   }
 
   get isOver(): boolean {

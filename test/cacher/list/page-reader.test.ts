@@ -11,7 +11,7 @@ import { parseFieldSelector } from "../../../src/selector/parse-field-selector.t
 import { parseLabelSelector } from "../../../src/selector/parse-label-selector.ts";
 import { finish } from "../finish.ts";
 import { object, text } from "../objects.ts";
-import { any, exact, keysOf, World } from "./page-world.ts";
+import { any, countNamedSpy, exact, keysOf, World } from "./page-world.ts";
 
 describe("A page of the cache", () => {
   it("is of the newest state, or of that at a revision since which nothing has changed", () => {
@@ -58,30 +58,21 @@ describe("A page of the cache", () => {
 
   it("has the number of objects that follow from the page before, with which they are counted once", () => {
     const world = new World();
-    let counted = 0;
-    const { countNamed } = OrderedStore.prototype;
-    OrderedStore.prototype.countNamed = function (...args) {
-      counted++;
-      return countNamed.apply(this, args);
-    };
-    try {
-      const page = { limit: 1, prefix: "k" };
-      world.list(page);
-      for (const [key, remaining] of [
-        ["k1", 3],
-        ["k2", 2],
-      ] as const) {
-        expect(world.list({ ...page, startAfter: key, at: exact(5) })).toMatchObject({ remaining });
-      }
-      expect(counted).toBe(1);
-      // A page that no other has announced.
-      expect(world.list({ ...page, startAfter: "k1a", at: exact(5) })).toMatchObject({
-        remaining: 3,
-      });
-      expect(counted).toBe(2);
-    } finally {
-      OrderedStore.prototype.countNamed = countNamed;
+    const counted = countNamedSpy();
+    const page = { limit: 1, prefix: "k" };
+    world.list(page);
+    for (const [key, remaining] of [
+      ["k1", 3],
+      ["k2", 2],
+    ] as const) {
+      expect(world.list({ ...page, startAfter: key, at: exact(5) })).toMatchObject({ remaining });
     }
+    expect(counted).toHaveBeenCalledTimes(1);
+    // A page that no other has announced.
+    expect(world.list({ ...page, startAfter: "k1a", at: exact(5) })).toMatchObject({
+      remaining: 3,
+    });
+    expect(counted).toHaveBeenCalledTimes(2);
   });
 
   it("with a predicate does not say how many follow, but whether any does", () => {

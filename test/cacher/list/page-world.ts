@@ -1,3 +1,4 @@
+import { type Mock, onTestFinished, vi } from "vitest";
 import { ListCache } from "../../../src/cacher/list/list-cache.ts";
 import { PageReader } from "../../../src/cacher/list/page-reader.ts";
 import { StateReader } from "../../../src/cacher/list/state-reader.ts";
@@ -8,6 +9,7 @@ import type {
 } from "../../../src/cacher/request/request.ts";
 import { ChunkCache } from "../../../src/cacher/state/chunk-cache.ts";
 import { HistoricalSnapshots } from "../../../src/cacher/state/historical-snapshots.ts";
+import { OrderedStore } from "../../../src/cacher/state/ordered-store.ts";
 import { RetainedSnapshots } from "../../../src/cacher/state/retained-snapshots.ts";
 import { WatchCache } from "../../../src/cacher/state/watch-cache.ts";
 import { WatchBatch } from "../../../src/model/event.ts";
@@ -76,3 +78,10 @@ export class World {
 
 export const keysOf = (page: ListResult | undefined): string =>
   page?.items.map(({ key, value }) => `${key}=${text(value)}`).join(" ") ?? "none";
+
+/** Counts how often objects are counted, until the test ends. */
+export function countNamedSpy(): Mock<OrderedStore["countNamed"]> {
+  const spy = vi.spyOn(OrderedStore.prototype, "countNamed");
+  onTestFinished(() => spy.mockRestore());
+  return spy;
+}
