@@ -72,9 +72,15 @@ async function restart(tier: Tier): Promise<Tier> {
   return next;
 }
 
-/** The Ranges of several keys below a prefix that reached etcd. */
+/**
+ * The Ranges of several keys below a prefix that reached etcd, without those that have no object: a worker asks so, at any time,
+ * whether etcd may be read.
+ */
 function rangesOf(prefix: string): RangeRequest[] {
-  return proxy.rangesOfSeveral.filter(({ key }) => key.toString().startsWith(prefix));
+  return proxy.rangesOfSeveral
+    .map((range) => ({ range, key: range.key.toString() }))
+    .filter(({ key }) => key.startsWith(prefix) && key !== `${prefix}\0`)
+    .map(({ range }) => range);
 }
 
 /** That etcd was asked for no objects. An empty resource has no last change: its keys are read, if there are any. */
