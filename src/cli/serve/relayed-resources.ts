@@ -2,12 +2,50 @@ import type { Logger } from "pino";
 import type { EventWindowBounds } from "../../cacher/state/event-window.ts";
 import type { ResourceInfo } from "../../client/resource-info.ts";
 import { relayedResource } from "../../config/assemble-resources.ts";
-import type { ResourceConfig } from "../../config/config.ts";
+import type { Config, ResourceConfig, UpstreamConfig } from "../../config/config.ts";
 import { nearest } from "../../config/setting.ts";
+import { KeptResources } from "./kept-resources.ts";
+import type { ProcessContext } from "./process-context.ts";
+import type { Relay } from "./relay.ts";
 import { StartError } from "./start-error.ts";
 
 /** Maximum number of names that a message lists. */
 const maxNamesListed = 10;
+
+/** Throws an Error with a sentence for certificates that can't be used. */
+export async function openRelay(
+  upstream: UpstreamConfig,
+  instanceId: string,
+  context: ProcessContext,
+): Promise<Relay> {
+  // A service that is not a relay starts faster without the client library.
+  const { Relay } = await import("./relay.ts");
+  return new Relay({ upstream, instanceId, ...context });
+}
+
+/** The configuration with the resources that are served: those of a relay depend on what its upstream serves to it. */
+export async function withRelayedResources(
+  config: Config,
+  user: string,
+  relay: Relay | undefined,
+  { logger, clock }: ProcessContext,
+  onWaiting: (why: string) => void,
+): Promise<Config> {
+  if (relay === undefined) return config;
+  const { resources: configured, eventWindow, etcdApi, cacheDir } = config;
+  const source = { upstream: relay.addresses, user };
+  const kept = cacheDir && new KeptResources(cacheDir, source, logger, clock);
+  const known = kept ? await kept.load() : undefined;
+  const served = await relay.resources(onWaiting, known);
+  if (kept && served !== known) await kept.keep(served);
+  const hasEtcdApi = etcdApi !== undefined;
+  const upstream = relay.addresses.join(", ");
+  const given = { configured, served, eventWindow, hasEtcdApi, upstream, logger };
+  const resources = relayedResources(given);
+  const historyKey = served.find(({ etcdKeys }) => etcdKeys !== undefined)?.etcdKeys?.historyKey;
+  if (etcdApi === undefined || historyKey === undefined) return { ...config, resources };
+  return { ...config, resources, etcdApi: { ...etcdApi, next: { ...etcdApi.next, historyKey } } };
+}
 
 /** What decides which resources a relay serves. */
 interface RelayedResourcesOptions {
@@ -28,7 +66,7 @@ interface RelayedResourcesOptions {
  * The resources that a relay serves. Throws a StartError if one of them is not served by the upstream, or the relay may not
  * get, list and watch all of it.
  */
-export function relayedResources(options: RelayedResourcesOptions): readonly ResourceConfig[] {
+function relayedResources(options: RelayedResourcesOptions): readonly ResourceConfig[] {
   const { configured, served, eventWindow, hasEtcdApi, upstream, logger } = options;
   if (configured.length > 0) return configured.map((resource) => checked(resource, options));
   const inFull = served.filter(({ isReadableInFull }) => isReadableInFull);

@@ -2,13 +2,12 @@ import { randomBytes } from "node:crypto";
 import { hostname } from "node:os";
 import type { Logger } from "pino";
 import type { Clock } from "../../base/clock.ts";
-import { connectionsWithin, ownOpenFileLimit } from "../../base/process-limits.ts";
 import { Turns } from "../../base/turns.ts";
 import { WatchedFiles } from "../../base/watched-files.ts";
 import type { Cacher } from "../../cacher/cacher.ts";
 import type { DeepReads } from "../../cacher/catch-up/deep-reads.ts";
 import type { UpstreamLimiter } from "../../cacher/freshness/upstream-limiter.ts";
-import type { Config, UpstreamConfig } from "../../config/config.ts";
+import type { Config } from "../../config/config.ts";
 import { formatAddress } from "../../config/value-types.ts";
 import { MemberSync } from "../../etcd/client/member-sync.ts";
 import type { ConnectInProcess } from "../../etcd/client/upstream-member.ts";
@@ -50,14 +49,13 @@ import { version } from "../output/version.ts";
 import type { ProcessParts } from "../status/process-status.ts";
 import { CacheFolder, ownUser } from "./cache-folder.ts";
 import { certificateChecks, watchExpiry, watchServerCertificates } from "./certificates.ts";
-import { openClientFacing } from "./client-facing.ts";
+import { acceptedConnections, openClientFacing, warnOfFewConnections } from "./client-facing.ts";
 import { EmbeddedStore } from "./embedded-store.ts";
 import { openEtcdApi } from "./etcd-connections.ts";
-import { KeptResources } from "./kept-resources.ts";
 import type { ProcessContext } from "./process-context.ts";
 import { type Pending, readiness } from "./readiness.ts";
 import type { Relay } from "./relay.ts";
-import { relayedResources } from "./relayed-resources.ts";
+import { openRelay, withRelayedResources } from "./relayed-resources.ts";
 import { deepReadsOf, ProcessResources, upstreamLimiterOf } from "./resources.ts";
 import { openXds } from "./xds.ts";
 
@@ -260,7 +258,7 @@ export class ServiceProcess {
     this.#relay = relay;
     const { cacheDir } = this.#given;
     const user = cacheDir === undefined ? "" : await ownUser(this.#given);
-    this.#config = await withResources(this.#given, user, relay, context, (why) => {
+    this.#config = await withRelayedResources(this.#given, user, relay, context, (why) => {
       this.#pending = why;
     });
     const folder = cacheDir && new CacheFolder(cacheDir, this.#config, user, context);
@@ -419,41 +417,6 @@ export class ServiceProcess {
   }
 }
 
-/** Throws an Error with a sentence for certificates that can't be used. */
-async function openRelay(
-  upstream: UpstreamConfig,
-  instanceId: string,
-  context: ProcessContext,
-): Promise<Relay> {
-  // A service that is not a relay starts faster without the client library.
-  const { Relay } = await import("./relay.ts");
-  return new Relay({ upstream, instanceId, ...context });
-}
-
-/** The configuration with the resources that are served: those of a relay depend on what its upstream serves to it. */
-async function withResources(
-  config: Config,
-  user: string,
-  relay: Relay | undefined,
-  { logger, clock }: ProcessContext,
-  onWaiting: (why: string) => void,
-): Promise<Config> {
-  if (relay === undefined) return config;
-  const { resources: configured, eventWindow, etcdApi, cacheDir } = config;
-  const source = { upstream: relay.addresses, user };
-  const kept = cacheDir && new KeptResources(cacheDir, source, logger, clock);
-  const known = kept ? await kept.load() : undefined;
-  const served = await relay.resources(onWaiting, known);
-  if (kept && served !== known) await kept.keep(served);
-  const hasEtcdApi = etcdApi !== undefined;
-  const upstream = relay.addresses.join(", ");
-  const given = { configured, served, eventWindow, hasEtcdApi, upstream, logger };
-  const resources = relayedResources(given);
-  const historyKey = served.find(({ etcdKeys }) => etcdKeys !== undefined)?.etcdKeys?.historyKey;
-  if (etcdApi === undefined || historyKey === undefined) return { ...config, resources };
-  return { ...config, resources, etcdApi: { ...etcdApi, next: { ...etcdApi.next, historyKey } } };
-}
-
 /** Maximum number of characters of the host's name in an id: error texts have the ids of several relays. */
 const maxHostLength = 24;
 
@@ -464,30 +427,4 @@ const maxHostLength = 24;
 function newInstanceId(): string {
   const host = hostname().replaceAll(/[^\w.-]/g, "");
   return `${host.slice(-maxHostLength)}.${randomBytes(3).toString("hex")}`;
-}
-
-/**
- * The number of connections that this process accepts at most: `maxConnections`, or fewer if its limit of open files is
- * too low for them.
- */
-export function acceptedConnections(maxConnections: number): number {
-  return connectionsWithin(ownOpenFileLimit() ?? Infinity, maxConnections);
-}
-
-/** The part of `maxConnections` that may be lost to the reserve without a line: many systems have a limit near the default. */
-const unloggedPart = 0.1;
-
-/** Logs if the limit of open files is far too low for `maxConnections`. */
-export function warnOfFewConnections(
-  maxConnections: number,
-  logger: Pick<Logger, "warn">,
-  openFiles: number = ownOpenFileLimit() ?? Infinity,
-): void {
-  const accepted = connectionsWithin(openFiles, maxConnections);
-  if (accepted >= (1 - unloggedPart) * maxConnections) return;
-  logger.warn(
-    { openFiles, maxConnections, acceptedConnections: accepted },
-    "the limit of open files is too low for --max-connections, so fewer connections are accepted; raise it " +
-      "(ulimit -Hn, LimitNOFILE of systemd) or lower --max-connections",
-  );
 }

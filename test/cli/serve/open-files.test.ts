@@ -1,7 +1,7 @@
 import { connect, type Socket } from "node:net";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { connectionsWithin, openFileLimit } from "../../../src/base/process-limits.ts";
-import { warnOfFewConnections } from "../../../src/cli/serve/service-process.ts";
+import { warnOfFewConnections } from "../../../src/cli/serve/client-facing.ts";
 import { listWatchService } from "../../../src/wire/services.ts";
 import { RawConnection } from "../../server/http2/raw-connection.ts";
 import { startServe } from "./serve-process.ts";
