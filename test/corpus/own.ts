@@ -577,4 +577,26 @@ export const ownEntries: readonly CorpusEntry[] = [
       },
     ],
   },
+  {
+    id: "own-goaway-with-settings",
+    source: "Send GOAWAY only once a client has acknowledged the settings",
+    bug: "A client that connected while its server was drained got the settings and GOAWAY at once, where grpc-js may lose the latter.",
+    shows:
+      "The client, or relay, uses the ended connection for all further calls, and never makes another.",
+    tests: [
+      {
+        file: "test/server/shutdown.test.ts",
+        name: "sends GOAWAY behind the client's acknowledgement of the settings",
+        message: "expected +0 to be undefined",
+      },
+    ],
+    seed: { seed: 15044, message: "violates Honest" },
+    mutations: [
+      {
+        file: "src/server/http2/frames/framed-connection.ts",
+        find: "closeOnceAcknowledged(session);\n",
+        replace: "\n",
+      },
+    ],
+  },
 ];

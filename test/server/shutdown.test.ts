@@ -7,6 +7,7 @@ import { Connections } from "../../src/server/http2/connections.ts";
 import type { AuditEntry } from "../../src/server/server.ts";
 import { listWatchService, writeService } from "../../src/wire/services.ts";
 import { patienceMs } from "../faults/patience.ts";
+import { FrameClient } from "./http2/frames/frame-client.ts";
 import { framed, type RawCall, RawConnection } from "./http2/raw-connection.ts";
 import { ManualTimers } from "./limits/manual-timers.ts";
 import { ScriptedResource } from "./scripted-resource.ts";
@@ -119,6 +120,37 @@ describe("Draining", () => {
     await once(session, "goaway");
     await drained;
   });
+
+  test.each([
+    ["has begun before", true],
+    ["begins only then", false],
+  ])(
+    "sends GOAWAY behind the client's acknowledgement of the settings, if HTTP/2 %s",
+    async (_when, isBegun) => {
+      const { server } = await serveThings({ server: { pages: new Map() } });
+      const client = await FrameClient.to(server.port);
+      await vi.waitFor(() => expect(server.connections).toBe(1), patienceMs);
+      const greet = async (): Promise<void> => {
+        client.greet();
+        client.ping();
+        client.holdsBack = true;
+        await client.until(() => client.pingsAnswered === 1 || client.goAwayCode !== undefined);
+      };
+      if (isBegun) await greet();
+      const drained = server.drain(60_000);
+      // More than once, as for all that lasts.
+      server.drainOldest(1);
+      if (!isBegun) await greet();
+      client.socket.write(Buffer.from("0000080600000000000123456789abcdef", "hex"));
+      await client.until(() => client.pingsAnswered === 2 || client.goAwayCode !== undefined);
+      expect(client.goAwayCode).toBeUndefined();
+      client.release(Infinity);
+      await client.until(() => client.isClosed);
+      expect(client.goAwayCode).toBe(0);
+      client.socket.destroy();
+      await drained;
+    },
+  );
 
   test("does not wait for incomplete requests", async () => {
     const { server, clock, recorder } = await serveThings();
