@@ -590,7 +590,6 @@ export const ownEntries: readonly CorpusEntry[] = [
         message: "expected +0 to be undefined",
       },
     ],
-    seed: { seed: 15044, message: "violates Honest" },
     mutations: [
       {
         file: "src/server/http2/frames/framed-connection.ts",

@@ -159,7 +159,10 @@ export class Link {
 
 type Done = (error?: Error | null) => void;
 
-/** One end of a simulated connection, in the place of a `net.Socket`. */
+/**
+ * One end of a simulated connection, in the place of a `net.Socket`. For Node.js it is a stream of JavaScript, so no microtask
+ * runs between two HTTP/2 frames of one chunk, unlike with a socket of the system, and as in Deno.
+ */
 export class SimulatedSocket extends Duplex {
   readonly name: string;
   readonly remoteAddress: string;
