@@ -67,19 +67,6 @@ function attempt(model: Model, state: State, random: () => number): State | unde
   return undefined;
 }
 
-/** A search has ended before it has visited all states. None of those that it has lacks the property. */
-export class TooManyStates extends Error {
-  /** It has visited all states that can be reached in so many steps. */
-  readonly steps: number;
-
-  constructor(maxStates: number, steps: number) {
-    super(
-      `There are more than ${maxStates} states: only those of the first ${steps} steps were all visited.`,
-    );
-    this.steps = steps;
-  }
-}
-
 /** How a state was first found: by a step from the state with the index `before`. */
 interface Found {
   readonly before: number;
@@ -90,7 +77,7 @@ interface Found {
  * Visits every state that can be reached, in the order of its number of steps, so that a counterexample is as short as
  * any. States are distinguished by 120 bits of a hash.
  *
- * @throws TooManyStates above `maxStates` states
+ * Throws an Error above `maxStates` states.
  */
 export function exhaust(model: Model, init: State, property: string, maxStates: number): Search {
   const seen = new Set<string>([identityOf(init)]);
@@ -106,7 +93,9 @@ export function exhaust(model: Model, init: State, property: string, maxStates: 
         seen.add(identity);
         const own = found.push({ before: index, step }) - 1;
         if (!isKept) return { states: seen.size, traces: 1, counterexample: pathTo(own, found) };
-        if (seen.size > maxStates) throw new TooManyStates(maxStates, steps);
+        if (seen.size > maxStates) {
+          throw new Error(`There are more than ${maxStates} states, after ${steps} steps.`);
+        }
         following.push({ state: next, index: own });
       }
     }
