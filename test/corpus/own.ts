@@ -592,9 +592,9 @@ export const ownEntries: readonly CorpusEntry[] = [
     ],
     mutations: [
       {
-        file: "src/server/http2/frames/framed-connection.ts",
-        find: "closeOnceAcknowledged(session);\n",
-        replace: "\n",
+        file: "src/server/http2/connections.ts",
+        find: "session.pendingSettingsAck === true",
+        replace: "false",
       },
     ],
   },

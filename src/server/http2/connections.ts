@@ -126,7 +126,9 @@ export class Connections {
 
   /** Ends all connections that have a session gracefully: with GOAWAY, and once their calls have finished. */
   end(): void {
-    for (const { session } of this.#open.values()) session?.close();
+    for (const { session } of this.#open.values()) {
+      if (session !== undefined) closeOnceAcknowledged(session);
+    }
   }
 
   /** Closes all connections, with or without a session. */
@@ -169,6 +171,16 @@ export class Connections {
     this.#timer?.cancel();
     this.#timer = undefined;
   }
+}
+
+/**
+ * Ends a connection gracefully, with GOAWAY, once its client has acknowledged the settings. grpc-js loses a GOAWAY that it reads
+ * together with them where no microtask runs between two frames, as in Deno: then it takes the connection for a good one, and
+ * never makes another.
+ */
+export function closeOnceAcknowledged(session: ClientConnection): void {
+  if (session.pendingSettingsAck === true) session.once("localSettings", () => session.close());
+  else session.close();
 }
 
 /** A connection that was accepted from a host. */

@@ -36,10 +36,12 @@ export interface ClientConnection {
   /** Whether it takes no more calls. */
   readonly closed: boolean;
   readonly destroyed: boolean;
+  /** Of HTTP/2: whether its client has not acknowledged the settings yet. */
+  readonly pendingSettingsAck?: boolean;
   /** Ends it once its calls have ended. Idempotent. */
   close(): void;
   destroy(): void;
-  once(event: "close", listener: () => void): unknown;
+  once(event: "close" | "localSettings", listener: () => void): unknown;
 }
 
 /** A caller on one connection. */

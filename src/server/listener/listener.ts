@@ -11,7 +11,7 @@ import type { TLSSocket } from "node:tls";
 import type { Logger } from "pino";
 import { type Clock, maxTimerMs, type Timer } from "../../base/clock.ts";
 import type { PeerFacts } from "../../identity/peer.ts";
-import type { Connections } from "../http2/connections.ts";
+import { type Connections, closeOnceAcknowledged } from "../http2/connections.ts";
 import { FramedConnection, FramingContext } from "../http2/frames/framed-connection.ts";
 import { lenientFields } from "../http2/http2-stream.ts";
 import { peerFactsOf, peerNameOf, rawSocketOf } from "../http2/peer.ts";
@@ -218,7 +218,7 @@ export class Listener {
       listener.opened(session, stream, headers);
     });
     // It was accepted before, and is not among those that were ended then.
-    if (this.#isClosed) session.close();
+    if (this.#isClosed) closeOnceAcknowledged(session);
   };
 }
 

@@ -111,7 +111,6 @@ export class FramedConnection
    */
   begin(session: ServerHttp2Session): void {
     connections.set(session, this);
-    closeOnceAcknowledged(session);
     session.on("stream", (stream) => {
       if (stream.id !== undefined) this.#sender.stream(stream.id)?.attach(stream);
     });
@@ -329,22 +328,6 @@ export class FramedConnection
       this.#writer.close();
     }
   }
-}
-
-/**
- * Lets `close` end a session gracefully only once its client has acknowledged the settings. grpc-js loses a GOAWAY that it reads
- * together with them where no microtask runs between two frames, as in Deno: then it takes the connection for a good one, and
- * never makes another.
- */
-function closeOnceAcknowledged(session: ServerHttp2Session): void {
-  const { close } = session;
-  const closeNow = (): void => Reflect.apply(close, session, []);
-  const closeLater = (): void => {
-    session.off("localSettings", closeNow);
-    if (session.pendingSettingsAck) session.once("localSettings", closeNow);
-    else closeNow();
-  };
-  Reflect.set(session, "close", closeLater);
 }
 
 /**
