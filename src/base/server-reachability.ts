@@ -1,4 +1,5 @@
 import type { Clock } from "./clock.ts";
+import { stateOnceConnecting } from "./grpc-channel.ts";
 import { type Channel, connectivity } from "./grpc-codes.ts";
 import type { Reachability } from "./stream-backoff.ts";
 
@@ -74,13 +75,4 @@ export class ServerReachability implements Reachability {
     this.#notifiedAt = now;
     for (const listener of [...this.#listeners]) listener();
   }
-}
-
-/**
- * The state of a channel, which connects if it is idle. One that was closed stays closed: `getConnectivityState(true)` of
- * grpc-js would make it connect, and connect again whenever that fails, until the process ends.
- */
-export function stateOnceConnecting(channel: Channel): number {
-  const state = channel.getConnectivityState(false);
-  return state === connectivity.SHUTDOWN ? state : channel.getConnectivityState(true);
 }

@@ -171,7 +171,7 @@ export const etcdEntries: readonly CorpusEntry[] = [
     source: `${issues}20655`,
     bug: "A watch that reads the past in parts is taken for synced before it has all of them.",
     shows: "The rest of the past is missing from the cache.",
-    seed: { seed: 1, message: "violates Typed" },
+    seed: { seed: 1, message: "violates EtcdWatch" },
     isPassedOn:
       "the clients lack the events until a check of the history or the consistency check finds it",
     mutations: [
@@ -282,7 +282,7 @@ export const etcdEntries: readonly CorpusEntry[] = [
         message: "sent revision 30 again, after 50",
       },
     ],
-    seed: { seed: 3, message: "violates Reliable" },
+    seed: { seed: 3, message: "violates Filter" },
     mutations: [
       {
         file: etcdWatch,
@@ -339,7 +339,7 @@ export const etcdEntries: readonly CorpusEntry[] = [
     bug: "A reader takes the revision in a response's header, which is the store's, for its resume point.",
     shows:
       "A watch that is behind misses everything up to the store's revision once it is resumed.",
-    seed: { seed: 3, message: "violates Honest" },
+    seed: { seed: 1, message: "violates Honest" },
     tests: [
       {
         file: "test/storage/etcd/watch/protocol.test.ts",

@@ -125,7 +125,7 @@ export const kubernetesEntries: readonly CorpusEntry[] = [
         message: "to deeply equal",
       },
     ],
-    seed: { seed: 1, message: "violates Typed" },
+    seed: { seed: 1, message: "violates Honest" },
     mutations: [
       {
         file: "src/cacher/state/watch-cache.ts",
@@ -389,7 +389,7 @@ export const kubernetesEntries: readonly CorpusEntry[] = [
         message: "to deeply equal",
       },
     ],
-    seed: { seed: 3, message: "violates Reliable" },
+    seed: { seed: 3, message: "violates Honest" },
     mutations: [
       {
         file: "src/reflector/reflector.ts",

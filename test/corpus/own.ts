@@ -598,4 +598,26 @@ export const ownEntries: readonly CorpusEntry[] = [
       },
     ],
   },
+  {
+    id: "own-closed-channel",
+    source: "Close channels of grpc-js for good",
+    bug: "A channel that was closed in the turn in which it began to connect connected later, again and again.",
+    shows:
+      "A process that has closed a client, or a service that was stopped, has a connection, or tries to.",
+    tests: [
+      {
+        file: "test/base/grpc-channel.test.ts",
+        name: "A channel to 127.0.0.1:1 that is closed in the turn in which it begins to connect stays closed.",
+        message: "to be 4",
+      },
+    ],
+    seed: { seed: 6529, message: "violates Leak" },
+    mutations: [
+      {
+        file: "src/base/grpc-channel.ts",
+        find: "  setImmediate(() => client.close());\n",
+        replace: "",
+      },
+    ],
+  },
 ];

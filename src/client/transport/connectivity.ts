@@ -1,5 +1,5 @@
+import { stateOnceConnecting } from "../../base/grpc-channel.ts";
 import { type Channel, connectivity } from "../../base/grpc-codes.ts";
-import { stateOnceConnecting } from "../../base/server-reachability.ts";
 import { endlessMs } from "./transport.ts";
 
 /**

@@ -5,6 +5,7 @@ import {
   Client as GrpcClient,
   Metadata,
 } from "@grpc/grpc-js";
+import { closeForGood } from "../../base/grpc-channel.ts";
 import type { Channel } from "../../base/grpc-codes.ts";
 import type { Method } from "../../wire/methods.ts";
 import type { Address } from "./address.ts";
@@ -117,7 +118,7 @@ export class GrpcTransport implements Transport {
   }
 
   close(): void {
-    this.#client.close();
+    closeForGood(this.#client);
   }
 
   #metadataOf(headers: CallHeaders): Metadata {

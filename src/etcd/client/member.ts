@@ -13,7 +13,7 @@ import {
 import { type ICallable, MaintenanceClient } from "etcd3";
 import { CertificateStore } from "../../base/certificate-store.ts";
 import { beginClientSpan } from "../../base/client-span.ts";
-import { stateOnceConnecting } from "../../base/server-reachability.ts";
+import { closeForGood, stateOnceConnecting } from "../../base/grpc-channel.ts";
 import { abortable } from "../../base/wait.ts";
 import { type DecodedRange, decodeRange } from "../wire/range-response.ts";
 import { decodePastWatch, decodeWatch } from "../wire/watch-response.ts";
@@ -284,8 +284,8 @@ export class Member {
   }
 
   close(): void {
-    this.#client.close();
-    for (const { client } of this.#past) client.close();
+    closeForGood(this.#client);
+    for (const { client } of this.#past) closeForGood(client);
   }
 
   async #checkVersion(limits: CallLimits): Promise<void> {
