@@ -234,14 +234,14 @@ export const ownEntries: readonly CorpusEntry[] = [
     shows: "A replica that drops a member keeps connecting to it.",
     tests: [
       {
-        file: "test/base/channel-state.test.ts",
+        file: "test/base/grpc-channel.test.ts",
         name: "An idle channel connects, and one that is closed meanwhile does not connect again.",
         message: "to not be called with arguments",
       },
     ],
     mutations: [
       {
-        file: "src/base/server-reachability.ts",
+        file: "src/base/grpc-channel.ts",
         find: "return state === connectivity.SHUTDOWN ? state : channel.getConnectivityState(true);",
         replace: "return channel.getConnectivityState(true);",
       },
@@ -448,7 +448,7 @@ export const ownEntries: readonly CorpusEntry[] = [
         message: "to deeply equal",
       },
     ],
-    seed: { seed: 10037, message: "violates Cut" },
+    seed: { seed: 10002, message: "violates Cut" },
     mutations: [
       {
         file: "src/server/services/subscribe/stream-progress.ts",
@@ -599,7 +599,7 @@ export const ownEntries: readonly CorpusEntry[] = [
     ],
   },
   {
-    id: "own-closed-channel",
+    id: "own-closed-early",
     source: "Close channels of grpc-js for good",
     bug: "A channel that was closed in the turn in which it began to connect connected later, again and again.",
     shows:
