@@ -1,6 +1,7 @@
 import { WatchFanoutError } from "../../base/errors.ts";
 import { WatchBatch } from "../../model/event.ts";
 import { BatchQueue } from "../../storage/batch-queue.ts";
+import { ReadableNotifier } from "../../storage/readable-notifier.ts";
 import type { WatchStream } from "../../storage/storage.ts";
 import type { Endpoint } from "../calls/endpoints.ts";
 import type { AtomicBatch } from "../watch/client-calls.ts";
@@ -29,6 +30,7 @@ export interface RemoteWatchSource {
 export class RemoteWatch implements WatchStream {
   readonly #source: RemoteWatchSource;
   readonly #queue: BatchQueue;
+  readonly #notifier = new ReadableNotifier(() => !this.#queue.isEmpty || this.#end !== undefined);
   readonly #stopping = new AbortController();
   #server: Endpoint | undefined;
   #isProgressWanted = false;
@@ -36,10 +38,6 @@ export class RemoteWatch implements WatchStream {
   #position = 0;
   /** Why it has ended. Visible to the reader after all batches that arrived before. */
   #end: Error | null | undefined;
-  #listener: () => void = () => {};
-  /** Whether to call the listener when there is something to read. */
-  #isWaiting = true;
-  #isWaking = false;
   /** Continues to read the stream. */
   #resume: (() => void) | undefined;
 
@@ -65,13 +63,13 @@ export class RemoteWatch implements WatchStream {
 
   read(): WatchBatch | undefined {
     const batch = this.#queue.shift();
-    this.#isWaiting = batch === undefined && this.#end === undefined;
+    this.#notifier.isWaiting = batch === undefined && this.#end === undefined;
     if (this.#queue.isHalfEmpty) this.#resume?.();
     return batch;
   }
 
   onReadable(listener: () => void): void {
-    this.#listener = listener;
+    this.#notifier.listener = listener;
   }
 
   close(): void {
@@ -125,7 +123,7 @@ export class RemoteWatch implements WatchStream {
 
   #push(batch: WatchBatch): void {
     this.#queue.push(batch);
-    this.#wake();
+    this.#notifier.notify();
   }
 
   #drained(): Promise<void> {
@@ -148,18 +146,7 @@ export class RemoteWatch implements WatchStream {
     this.#stopping.abort();
     this.#resume?.();
     this.#source.onEnd(this);
-    this.#wake();
-  }
-
-  /** Asynchronous, so that the listener is never called from within a call of its reader. */
-  #wake(): void {
-    if (!this.#isWaiting || this.#isWaking) return;
-    this.#isWaking = true;
-    queueMicrotask(() => {
-      this.#isWaking = false;
-      this.#isWaiting = false;
-      this.#listener();
-    });
+    this.#notifier.notify();
   }
 }
 

@@ -18,12 +18,12 @@ import type { KeyRange } from "../../etcd/client/key-range.ts";
 import { type DecodedEvent, type DecodedWatch, noWatchId } from "../../etcd/wire/watch-response.ts";
 import { WholeRevisions } from "../../etcd/wire/whole-revisions.ts";
 import { memoryOverheadBytes, WatchBatch, type WatchEvent } from "../../model/event.ts";
+import { ReadableNotifier } from "../readable-notifier.ts";
 import type { WatchRequest, WatchStream } from "../storage.ts";
 import { CompactionGuard } from "./compaction-guard.ts";
 import { EventDecoder, MissingPreviousError } from "./objects/decode.ts";
 import type { ResourceKeys } from "./objects/resource-keys.ts";
 import type { RangeReader } from "./range-reader.ts";
-import { ReadableNotifier } from "./readable-notifier.ts";
 import { WatchConnection } from "./watch-connection.ts";
 
 /** Maximum number of times in a row that etcd may leave out previous objects before the watch fails. */
@@ -155,16 +155,14 @@ export class EtcdWatch implements WatchStream {
   }
 
   close(): void {
-    if (this.ended !== undefined) return;
-    this.#queue.clear();
-    this.#finish(null);
+    this.end(null);
   }
 
-  /** Ends at once with an error and drops the unread batches. Only the first end counts. */
-  end(error: Error): void {
+  /** Ends at once and drops the unread batches. Only the first end counts. */
+  end(why: Error | null): void {
     if (this.ended !== undefined) return;
     this.#queue.clear();
-    this.#finish(error);
+    this.#finish(why);
   }
 
   requestProgress(): void {
