@@ -1,3 +1,5 @@
+import { toError } from "./errors.ts";
+
 /**
  * Warns of what no caller handles: by `process.emitWarning`, or in the console of a browser. `name` is the kind of a
  * warning that is a text.
@@ -7,4 +9,13 @@ export function emitWarning(warning: Error | string, name?: string): void {
   if (globalThis.process?.emitWarning === undefined) console.warn(warning);
   else if (name === undefined) process.emitWarning(warning);
   else process.emitWarning(warning, name);
+}
+
+/** Calls a listener of the application. What it throws is a warning, as it must not end what calls the listener. */
+export function callListener(listener: () => void): void {
+  try {
+    listener();
+  } catch (error) {
+    emitWarning(toError(error));
+  }
 }

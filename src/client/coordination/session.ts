@@ -2,7 +2,7 @@ import { Backoff } from "../../base/backoff.ts";
 import { pause } from "../../base/clock.ts";
 import { invalidRequest, toError } from "../../base/errors.ts";
 import { Condition } from "../../base/wait.ts";
-import { emitWarning } from "../../base/warning.ts";
+import { callListener, emitWarning } from "../../base/warning.ts";
 import type { StoredObject } from "../../model/object.ts";
 import type { ObjectName } from "../../storage/store.ts";
 import { ClosedError } from "../calls/call-failure.ts";
@@ -142,8 +142,8 @@ export class Session {
    * @internal
    */
   report(error: unknown): void {
-    const { onError = warn } = this.#options;
-    call(() => onError(toError(error)));
+    const { onError = emitWarning } = this.#options;
+    callListener(() => onError(toError(error)));
   }
 
   /**
@@ -180,7 +180,7 @@ export class Session {
       if (this.#ended.signal.aborted) return;
       const { renew = true, onLost } = this.#options;
       const error: unknown = lease.signal.reason;
-      call(() => onLost?.(toError(error)));
+      callListener(() => onLost?.(toError(error)));
       if (renew && !(error instanceof ClosedError)) void this.#replace(lease);
       else this.#end();
     };
@@ -214,7 +214,7 @@ export class Session {
     this.#change.notify();
     this.#registering = this.#registerAgain(this.#lease);
     await this.#registering;
-    if (this.#lease.isHeld) call(() => this.#options.onRestored?.());
+    if (this.#lease.isHeld) callListener(() => this.#options.onRestored?.());
   }
 
   async #registerAgain(lease: Lease): Promise<void> {
@@ -234,17 +234,4 @@ export class Session {
 
 function nameOf(resource: string, key: string): string {
   return `${resource}\0${key}`;
-}
-
-/** An exception in a listener must not end a session. */
-function call(listener: () => void): void {
-  try {
-    listener();
-  } catch (error) {
-    warn(toError(error));
-  }
-}
-
-function warn(error: Error): void {
-  emitWarning(error);
 }

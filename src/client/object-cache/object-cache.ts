@@ -1,8 +1,8 @@
 import { metrics } from "@opentelemetry/api";
 import { type Clock, keepAliveClock, maxTimerMs } from "../../base/clock.ts";
-import { invalidRequest, toError, type WatchFanoutError } from "../../base/errors.ts";
+import { invalidRequest, type WatchFanoutError } from "../../base/errors.ts";
 import { gauge, registerMetrics } from "../../base/metric-table.ts";
-import { emitWarning } from "../../base/warning.ts";
+import { callListener, emitWarning } from "../../base/warning.ts";
 import { checkKey } from "../../storage/checks.ts";
 import { ClosedError } from "../calls/call-failure.ts";
 import type { Interruption } from "../calls/options.ts";
@@ -75,7 +75,8 @@ export class ObjectCache<T> {
 
   /** Sends nothing before the first reference. Throws INVALID_REQUEST for a `syncTimeoutMs` that is out of range. */
   constructor(options: ObjectCacheOptions<T>) {
-    const { syncTimeoutMs = 1_000, onError = warn, onInterruption = () => {} } = options;
+    const { syncTimeoutMs = 1_000, onInterruption = () => {} } = options;
+    const { onError = (error: Error) => emitWarning(error) } = options;
     if (!(syncTimeoutMs >= 0 && syncTimeoutMs <= maxTimerMs)) {
       throw invalidRequest(
         "syncTimeoutMs",
@@ -192,19 +193,6 @@ export class ObjectCache<T> {
 
 function closed(): WatchFanoutError {
   return invalidRequest("key", "This object cache is closed.");
-}
-
-/** An exception in a listener must not end a watch. */
-function callListener(listener: () => void): void {
-  try {
-    listener();
-  } catch (error) {
-    warn(toError(error));
-  }
-}
-
-function warn(error: Error): void {
-  emitWarning(error);
 }
 
 /**
