@@ -36,14 +36,12 @@ const relistBounds = { initialMs: 50, maxMs: 1_000 };
  */
 export class Mutex {
   readonly #session: Session;
-  readonly #resource: string;
-  readonly #name: string;
+  readonly #queue: ObjectName;
 
   /** `resource` is that of the keys, `name` what they begin with, followed by a slash. Sends nothing. */
   constructor(session: Session, resource: string, name: string) {
     this.#session = session;
-    this.#resource = resource;
-    this.#name = name;
+    this.#queue = { resource, key: name };
   }
 
   /**
@@ -59,10 +57,6 @@ export class Mutex {
   tryLock({ signal }: LockOptions = {}): Promise<Lock | undefined> {
     return acquire(this.#session, this.#queue, new Uint8Array(), { signal, isPatient: false });
   }
-
-  get #queue(): ObjectName {
-    return { resource: this.#resource, key: this.#name };
-  }
 }
 
 /** A lock that was acquired. It is held until it is unlocked or its lease is lost, and never again after that. */
@@ -75,27 +69,30 @@ export class Lock implements AsyncDisposable {
    * that the receiver can refuse a lower one than it has seen; for writes to the same store there is `guard`.
    */
   readonly fencingToken: number;
+  /**
+   * The lease of its key.
+   * @internal
+   */
+  readonly lease: Lease;
+  /** Aborted when the lock is lost or unlocked. */
+  readonly signal: AbortSignal;
   readonly #session: Session;
-  readonly #lease: Lease;
   readonly #unlocking = new AbortController();
   #unlocked: Promise<void> | undefined;
 
   /** @internal */
   constructor(session: Session, lease: Lease, name: ObjectName, fencingToken: number) {
     this.#session = session;
-    this.#lease = lease;
+    this.lease = lease;
     this.resource = name.resource;
     this.key = name.key;
     this.fencingToken = fencingToken;
     this.signal = AbortSignal.any([lease.signal, this.#unlocking.signal]);
   }
 
-  /** Aborted when the lock is lost or unlocked. */
-  readonly signal: AbortSignal;
-
   /** Whether no other client can hold it. Once false, it stays false. See Lease. */
   get isHeld(): boolean {
-    return this.#lease.isHeld && !this.#unlocking.signal.aborted;
+    return this.lease.isHeld && !this.#unlocking.signal.aborted;
   }
 
   /**
@@ -111,22 +108,14 @@ export class Lock implements AsyncDisposable {
    * Rejects if that is refused. Idempotent.
    */
   unlock(): Promise<void> {
-    this.#unlocking.abort(leaseLost(this.#lease.id, "its lock was unlocked"));
-    this.#unlocked ??= deleteLeased(this.#session.client, this.#lease, this);
+    this.#unlocking.abort(leaseLost(this.lease.id, "its lock was unlocked"));
+    this.#unlocked ??= deleteLeased(this.#session.client, this.lease, this);
     return this.#unlocked;
   }
 
   /** The same as `unlock`, for `await using`. */
   [Symbol.asyncDispose](): Promise<void> {
     return this.unlock();
-  }
-
-  /**
-   * The lease of its key.
-   * @internal
-   */
-  get lease(): Lease {
-    return this.#lease;
   }
 }
 
