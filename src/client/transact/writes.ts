@@ -37,38 +37,37 @@ export class Writes {
     this.#connection = connection;
   }
 
-  async put(
+  put(
     resource: string,
     key: string,
     value: Uint8Array,
     given: PutOptions & ValidateOptions,
   ): Promise<ObjectResult | ValidatedWrite> {
     const options = identified(given);
-    const { expectedModRevision, validateOnly } = options;
-    const request = {
-      ...{ resource, key, value },
-      lease: String(options.lease ?? 0n),
-      ttl: wireDuration(options.ttlMs),
-      ...conditional(options),
-    };
-    const settles = settlesCondition(isNeverAgain(expectedModRevision));
-    const response = await this.#send(writeMethods.Put, request, options, hasNoConflict, settles);
-    return outcome(key, expectedModRevision, validateOnly, response);
+    const life = { lease: String(options.lease ?? 0n), ttl: wireDuration(options.ttlMs) };
+    const request = { resource, key, value, ...life, ...conditional(options) };
+    return this.#writeObject(writeMethods.Put, request, options);
   }
 
-  async delete(
+  delete(
     resource: string,
     key: string,
     given: DeleteOptions & ValidateOptions,
   ): Promise<ObjectResult | ValidatedWrite> {
     const options = identified(given);
-    const { expectedModRevision, validateOnly } = options;
     const request = { resource, key, ...conditional(options) };
+    return this.#writeObject(writeMethods.Delete, request, options);
+  }
+
+  async #writeObject<Request extends { readonly key: string }, Response extends WriteResponse>(
+    method: Method<Request, Response>,
+    request: Request,
+    options: DeleteOptions & ValidateOptions,
+  ): Promise<ObjectResult | ValidatedWrite> {
+    const { expectedModRevision, validateOnly } = options;
     const settles = settlesCondition(isNeverAgain(expectedModRevision));
-    const response = await this.#send(
-      ...([writeMethods.Delete, request, options, hasNoConflict, settles] as const),
-    );
-    return outcome(key, expectedModRevision, validateOnly, response);
+    const response = await this.#send(method, request, options, hasNoConflict, settles);
+    return outcome(request.key, expectedModRevision, validateOnly, response);
   }
 
   async deletePrefix(
