@@ -2,12 +2,11 @@ import { type Clock, keepAliveClock } from "../base/clock.ts";
 import { invalidRequest, WatchFanoutError } from "../base/errors.ts";
 import type { Reachability } from "../base/stream-backoff.ts";
 import type { OwnCredentials } from "../cache-files/user-of.ts";
-import { listedSlab, Slabs } from "../model/slabs.ts";
 import type { ListRequest as WireListRequest } from "../wire/generated/watchfanout/v1/ListRequest.ts";
 import { healthMethods, listWatchMethods } from "../wire/methods.ts";
 import { isNotFound } from "./calls/call-failure.ts";
 import { Connection } from "./calls/connection.ts";
-import { broken, decodeDuration, decodeObject, decodeRevision } from "./calls/decode.ts";
+import { broken, decodeDuration, decodeRevision } from "./calls/decode.ts";
 import { wirePosition, wireRange, wireSelection, wireView } from "./calls/encode.ts";
 import type {
   ConnectOptions,
@@ -34,7 +33,11 @@ import type {
 } from "./calls/transaction.ts";
 import { Leases } from "./coordination/leases.ts";
 import { decodeResourceInfo, type ResourceInfo } from "./resource-info.ts";
-import { Subscription, type SubscriptionOptions } from "./subscribe/subscription.ts";
+import {
+  Subscription,
+  type SubscriptionDeps,
+  type SubscriptionOptions,
+} from "./subscribe/subscription.ts";
 import { type Transacted, type TransactOptions, transact } from "./transact/transact.ts";
 import type { Transaction } from "./transact/transaction.ts";
 import { decodeBatchGet } from "./transact/wire-transaction.ts";
@@ -51,12 +54,12 @@ import type {
   ObjectResult,
   Page,
 } from "./watch/client-calls.ts";
-import { RequestedWatches } from "./watch/requested-watches.ts";
+import { requestedWatch } from "./watch/requested-watches.ts";
 import {
-  checkPage,
   checkReadAt,
   decodeHistoryPage,
   decodeObjectResult,
+  decodePage,
   JoinedHistory,
   JoinedPages,
 } from "./watch/response-checks.ts";
@@ -78,7 +81,6 @@ export class Client implements ClientCalls {
   readonly #connection: Connection;
   readonly #clock: Clock;
   readonly #random: () => number;
-  readonly #watches: RequestedWatches;
   readonly #separateStreams: WatchStreams;
   readonly #writes: Writes;
   #leases: Leases | undefined;
@@ -89,9 +91,6 @@ export class Client implements ClientCalls {
     this.#random = options.random ?? Math.random;
     this.#connection = new Connection(options, platform, this.#clock, this.#random);
     this.#writes = new Writes(this.#connection);
-    this.#watches = new RequestedWatches({
-      ...{ clock: this.#clock, random: this.#random, reachability: this.#connection.reachability },
-    });
     this.#separateStreams = {
       open: (request, signal, onServer) =>
         this.#connection.stream(withRequest(listWatchMethods.Watch, request), signal, onServer),
@@ -165,9 +164,8 @@ export class Client implements ClientCalls {
 
   /** Requests a single page, for callers that handle page tokens themselves. `list` requests all pages. */
   async page(resource: string, options: PageOptions = {}): Promise<Page> {
-    const { prefix = "" } = options;
     const request: WireListRequest = {
-      ...{ resource, prefix },
+      ...{ resource, prefix: options.prefix ?? "" },
       page_size: options.pageSize ?? 0,
       page_token: options.pageToken ?? "",
       ...wireRange(options),
@@ -176,20 +174,10 @@ export class Client implements ClientCalls {
       ...wireSelection(options),
       ...wirePosition(options),
     };
-    const response = await this.#connection.read(listWatchMethods.List, request, options);
-    const remaining = response.remaining_item_count;
-    const slabs = new Slabs(listedSlab);
-    const page = {
-      revision: decodeRevision(response.revision),
-      items: response.items.map((item) => decodeObject(item, slabs)),
-      remainingItemCount: remaining === undefined ? undefined : decodeRevision(remaining),
-      nextPageToken: response.next_page_token,
-      historyId: response.history_id,
-      staleForMs: decodeDuration(response.stale_for),
-    };
-    checkReadAt(options.at, page.revision);
-    checkPage(prefix, page, options);
-    return page;
+    return decodePage(
+      await this.#connection.read(listWatchMethods.List, request, options),
+      options,
+    );
   }
 
   /**
@@ -263,8 +251,13 @@ export class Client implements ClientCalls {
    * INVALID_REQUEST, for a scope and a range together.
    */
   watch(resource: string, options: WatchOptions = {}): AsyncGenerator<AtomicBatch, void, void> {
-    return this.#watches.watch(this.#separateStreams, resource, options);
+    return this.#watch(this.#separateStreams, resource, options);
   }
+
+  readonly #watch: SubscriptionDeps["watch"] = (streams, resource, options) => {
+    const deps = { clock: this.#clock, random: this.#random, reachability: this.reachability };
+    return requestedWatch(deps, streams, resource, options);
+  };
 
   /**
    * Returns the same calls, with watches that share one stream instead of having one each. Sends nothing before the first
@@ -273,7 +266,7 @@ export class Client implements ClientCalls {
   subscribe(options: SubscriptionOptions = {}): Subscription {
     const deps = {
       ...{ calls: this, connection: this.#connection, clock: this.#clock, random: this.#random },
-      watch: this.#watches.watch.bind(this.#watches),
+      watch: this.#watch,
     };
     return new Subscription(deps, options);
   }

@@ -35,7 +35,7 @@ export interface SubscriptionOptions {
 }
 
 /** What a Subscription takes from its client. */
-interface SubscriptionDeps {
+export interface SubscriptionDeps {
   readonly calls: ClientCalls;
   readonly connection: Connection;
   readonly clock: Clock;

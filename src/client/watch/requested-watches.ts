@@ -16,57 +16,52 @@ interface WatchDeps {
   readonly reachability: Reachability;
 }
 
-/** Watches as their options ask for them, over streams of their own or shared ones. */
-export class RequestedWatches {
-  readonly #deps: WatchDeps;
-
-  constructor(deps: WatchDeps) {
-    this.#deps = deps;
+/**
+ * A watch as its options ask for it, over streams of its own or shared ones: see Client.watch. Throws INVALID_REQUEST for a
+ * scope and a range together.
+ */
+export function requestedWatch(
+  deps: WatchDeps,
+  streams: WatchStreams,
+  resource: string,
+  options: WatchOptions,
+): AsyncGenerator<AtomicBatch, void, void> {
+  const { scope, range } = options;
+  if (scope !== undefined && range !== undefined) {
+    throw invalidRequest(
+      "range",
+      "A watch has a scope or a range of keys, not both. Leave one out.",
+    );
   }
-
-  /** See Client.watch. Throws INVALID_REQUEST for a scope and a range together. */
-  watch(
-    streams: WatchStreams,
-    resource: string,
-    options: WatchOptions,
-  ): AsyncGenerator<AtomicBatch, void, void> {
-    const { scope, range } = options;
-    if (scope !== undefined && range !== undefined) {
-      throw invalidRequest(
-        "range",
-        "A watch has a scope or a range of keys, not both. Leave one out.",
-      );
-    }
-    const request: WireWatchRequest = {
-      resource,
-      ...(range === undefined ? scope : { range: wireRange(range) }),
-      ...(options.afterRevision === undefined ? {} : { after_revision: options.afterRevision }),
-      send_initial_events: options.sendInitialEvents ?? false,
-      delivery: `DELIVERY_${options.delivery ?? "UNSPECIFIED"}`,
-      include_previous: options.includePrevious ?? false,
-      ...wireView(options),
-      event_types: (options.eventTypes ?? []).map((type) => `EVENT_TYPE_${type}` as const),
-      eager_bookmarks: options.eagerBookmarks ?? false,
-      bookmark_interval: wireDuration(options.bookmarkIntervalMs),
-      history_id: options.historyId ?? "",
-      ...wireSelection(options),
-    };
-    let server: Endpoint | undefined;
-    const open: OpenStream = (wire, signal) =>
-      streams.open(wire, signal, (endpoint) => {
-        server = endpoint;
-      });
-    return resumingWatch(open, request, {
-      ...this.#deps,
-      signal: options.signal,
-      closing: streams.closing,
-      resume: options.resume,
-      maxBatchBytes: options.maxBatchBytes ?? defaultMaxBatchBytes,
-      onOpened: () => {
-        if (server !== undefined) options.onOpened?.(server);
-      },
-      onViolation: () => server?.failed(server.incidents, 0),
-      onInterruption: options.onInterruption,
+  const request: WireWatchRequest = {
+    resource,
+    ...(range === undefined ? scope : { range: wireRange(range) }),
+    ...(options.afterRevision === undefined ? {} : { after_revision: options.afterRevision }),
+    send_initial_events: options.sendInitialEvents ?? false,
+    delivery: `DELIVERY_${options.delivery ?? "UNSPECIFIED"}`,
+    include_previous: options.includePrevious ?? false,
+    ...wireView(options),
+    event_types: (options.eventTypes ?? []).map((type) => `EVENT_TYPE_${type}` as const),
+    eager_bookmarks: options.eagerBookmarks ?? false,
+    bookmark_interval: wireDuration(options.bookmarkIntervalMs),
+    history_id: options.historyId ?? "",
+    ...wireSelection(options),
+  };
+  let server: Endpoint | undefined;
+  const open: OpenStream = (wire, signal) =>
+    streams.open(wire, signal, (endpoint) => {
+      server = endpoint;
     });
-  }
+  return resumingWatch(open, request, {
+    ...deps,
+    signal: options.signal,
+    closing: streams.closing,
+    resume: options.resume,
+    maxBatchBytes: options.maxBatchBytes ?? defaultMaxBatchBytes,
+    onOpened: () => {
+      if (server !== undefined) options.onOpened?.(server);
+    },
+    onViolation: () => server?.failed(server.incidents, 0),
+    onInterruption: options.onInterruption,
+  });
 }

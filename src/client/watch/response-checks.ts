@@ -6,6 +6,7 @@ import { checkSameHistory } from "../../storage/checks.ts";
 import type { ListOrder, RevisionRequirement } from "../../storage/storage.ts";
 import type { Duration__Output } from "../../wire/generated/google/protobuf/Duration.ts";
 import type { HistoryResponse__Output as WireResponse } from "../../wire/generated/watchfanout/v1/HistoryResponse.ts";
+import type { ListResponse__Output } from "../../wire/generated/watchfanout/v1/ListResponse.ts";
 import type { StoredObject__Output as WireObject } from "../../wire/generated/watchfanout/v1/StoredObject.ts";
 import type { WatchRequest as WireRequest } from "../../wire/generated/watchfanout/v1/WatchRequest.ts";
 import {
@@ -15,7 +16,7 @@ import {
   decodeObject,
   decodeRevision,
 } from "../calls/decode.ts";
-import type { KeyRange } from "../calls/options.ts";
+import type { PageOptions } from "../calls/options.ts";
 import type { AtomicBatch, HistoryPage, ObjectResult, Page } from "./client-calls.ts";
 
 /** Maximum number of consecutive empty pages. A server examines tens of thousands of objects per page. */
@@ -61,17 +62,33 @@ export function decodeObjectResult(
 }
 
 /**
- * Throws INTERNAL for objects outside of the prefix, and for those from after the page's revision; INVALID_REQUEST for those
- * outside of the range.
+ * Decodes a page of a list. Throws INTERNAL for objects outside of the prefix, and for those from after the page's revision;
+ * INVALID_REQUEST for those outside of the range.
  */
-export function checkPage(prefix: string, { items, revision }: Page, range: KeyRange): void {
+export function decodePage(
+  response: ListResponse__Output,
+  { at, prefix = "", startKey, endKey }: PageOptions,
+): Page {
+  const revision = decodeRevision(response.revision);
+  checkReadAt(at, revision);
+  const slabs = new Slabs(listedSlab);
+  const items = response.items.map((item) => decodeObject(item, slabs));
   for (const { key, modRevision } of items) {
-    checkInRange(key, range.startKey, range.endKey);
+    checkInRange(key, startKey, endKey);
     if (!key.startsWith(prefix)) {
       throw broken(`the key ${JSON.stringify(key)} for the prefix ${JSON.stringify(prefix)}`);
     }
     if (modRevision > revision) throw broken(`an object of revision ${modRevision} at ${revision}`);
   }
+  const remaining = response.remaining_item_count;
+  return {
+    revision,
+    items,
+    remainingItemCount: remaining === undefined ? undefined : decodeRevision(remaining),
+    nextPageToken: response.next_page_token,
+    historyId: response.history_id,
+    staleForMs: decodeDuration(response.stale_for),
+  };
 }
 
 /** Throws INVALID_REQUEST for a key outside of the range: it is ignored by servers of older versions. Empty: no bound. */
