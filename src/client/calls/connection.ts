@@ -7,7 +7,6 @@ import { abortable } from "../../base/wait.ts";
 import type { OwnCredentials } from "../../cache-files/user-of.ts";
 import { listWatchMethods, type Method } from "../../wire/methods.ts";
 import { isPathRefusal } from "../../wire/via.ts";
-import { isDecided } from "../transport/connectivity.ts";
 import type { Platform } from "../transport/platform.ts";
 import type { BeginCall } from "../transport/transport.ts";
 import {
@@ -16,12 +15,11 @@ import {
   closedMeanwhile,
   failureOf,
   isUnimplemented,
-  notConnected,
   notToFollow,
   streamEndedEarly,
 } from "./call-failure.ts";
 import { CallTelemetry, watchOpened } from "./call-telemetry.ts";
-import { type Endpoint, Endpoints } from "./endpoints.ts";
+import { connectOneOf, type Endpoint, Endpoints } from "./endpoints.ts";
 import { Hedging } from "./hedging.ts";
 import type { ConnectOptions } from "./options.ts";
 import { TokenSource } from "./token-source.ts";
@@ -158,7 +156,7 @@ export class Connection {
     let failure: CallFailure | undefined;
     open.watches++;
     try {
-      await this.#connect(endpoint, this.#connectTimeoutMs, signal);
+      await endpoint.connect(this.#connectTimeoutMs, signal);
       await this.#verify(endpoint, signal);
       onServer(endpoint);
       const headers = await this.#token.headers(this.#timeoutMs, signal);
@@ -263,7 +261,7 @@ export class Connection {
       const lost = isAnother ? this.#endpoints.unreachable(tried) : [];
       if (lost.length > 0) {
         hasWaited = true;
-        await this.#connectOneOf(lost, Math.min(left(), this.#connectTimeoutMs), signal);
+        await connectOneOf(lost, Math.min(left(), this.#connectTimeoutMs), signal);
       }
       const endpoint = server ?? this.#endpoints.pick("calls", tried, preferredServer);
       telemetry.attempt(endpoint.address, before);
@@ -320,7 +318,7 @@ export class Connection {
       if (signal?.aborted === true || this.closing.aborted) onStop();
       const others = this.#endpoints.count > 1;
       const connectMs = others ? Math.min(timeoutMs, this.#connectTimeoutMs) : timeoutMs;
-      await this.#connect(endpoint, connectMs, stop.signal);
+      await endpoint.connect(connectMs, stop.signal);
       if (method.path !== listWatchMethods.Resources.path) {
         await this.#verify(endpoint, stop.signal);
       }
@@ -378,34 +376,6 @@ export class Connection {
   #callAt(address: string, write: boolean) {
     const security = { hasTls: this.#hasTls, isOfRelay: this.#isOfRelay };
     return { address, write, maxMessageBytes: this.#maxMessageBytes, security };
-  }
-
-  /** Resolves once one of these servers, which have failed, has a connection, or none has in time. Rejects only with the signal's reason. */
-  async #connectOneOf(
-    servers: readonly Endpoint[],
-    timeoutMs: number,
-    signal: AbortSignal | undefined,
-  ): Promise<void> {
-    const connecting = servers.map(async (endpoint) => {
-      await this.#connect(endpoint, timeoutMs, signal, true);
-      endpoint.connected();
-    });
-    await Promise.any(connecting).catch(() => signal?.throwIfAborted());
-  }
-
-  /**
-   * Rejects with a CallFailure if there is no connection in time and no error either. `isPatient`: it waits after an error
-   * too.
-   */
-  async #connect(
-    { transport, address }: Endpoint,
-    timeoutMs: number,
-    signal: AbortSignal | undefined,
-    isPatient: boolean = false,
-  ): Promise<void> {
-    await transport.refresh?.(signal);
-    if (await abortable(isDecided(transport.channel, timeoutMs, isPatient), signal)) return;
-    throw notConnected(address, timeoutMs);
   }
 }
 

@@ -1,9 +1,10 @@
 import { Backoff } from "../../base/backoff.ts";
 import type { Clock } from "../../base/clock.ts";
 import { invalidRequest, type WatchFanoutError } from "../../base/errors.ts";
-import { isConnected, isConnecting } from "../transport/connectivity.ts";
+import { abortable } from "../../base/wait.ts";
+import { isConnected, isConnecting, isDecided } from "../transport/connectivity.ts";
 import type { ServerAddress, Transport } from "../transport/transport.ts";
-import { ClosedError } from "./call-failure.ts";
+import { ClosedError, notConnected } from "./call-failure.ts";
 
 /** How long a failed server is ejected, if there are others. */
 const ejectionBounds = { initialMs: 200, maxMs: 10_000 };
@@ -52,6 +53,22 @@ export class Endpoint {
   get transport(): Transport {
     this.#transport ??= this.#server.open();
     return this.#transport;
+  }
+
+  /**
+   * Rejects with a CallFailure if there is no connection in time and no error either. `isPatient`: it waits after an error
+   * too.
+   * @internal
+   */
+  async connect(
+    timeoutMs: number,
+    signal: AbortSignal | undefined,
+    isPatient: boolean = false,
+  ): Promise<void> {
+    const { transport, address } = this;
+    await transport.refresh?.(signal);
+    if (await abortable(isDecided(transport.channel, timeoutMs, isPatient), signal)) return;
+    throw notConnected(address, timeoutMs);
   }
 
   /**
@@ -245,6 +262,19 @@ export class Endpoints {
     this.#isClosed = true;
     for (const endpoint of this.#all) endpoint.close();
   }
+}
+
+/** Resolves once one of these servers, which have failed, has a connection, or none has in time. Rejects only with the signal's reason. */
+export async function connectOneOf(
+  servers: readonly Endpoint[],
+  timeoutMs: number,
+  signal: AbortSignal | undefined,
+): Promise<void> {
+  const connecting = servers.map(async (endpoint) => {
+    await endpoint.connect(timeoutMs, signal, true);
+    endpoint.connected();
+  });
+  await Promise.any(connecting).catch(() => signal?.throwIfAborted());
 }
 
 function noAddress(): WatchFanoutError {
