@@ -1,6 +1,6 @@
 import { type Clock, keepAliveClock, maxTimerMs } from "../../base/clock.ts";
 import { invalidRequest, type WatchFanoutError } from "../../base/errors.ts";
-import { Condition, within } from "../../base/wait.ts";
+import { Condition, settledWithin, within } from "../../base/wait.ts";
 import { emitWarning } from "../../base/warning.ts";
 import { lastKnown } from "../informer/delta-fifo/delta-fifo.ts";
 import {
@@ -390,12 +390,8 @@ class KeyController<T> implements Controller {
     }
   }
 
-  async #stopInformers(): Promise<void> {
+  #stopInformers(): Promise<void> {
     const stops = Array.from(this.#informers.values(), (informer) => informer.stop());
-    const deadline = { clock: this.#clock, ms: this.#stopTimeoutMs, expire: () => {} };
-    await within(
-      Promise.all(stops).then(() => {}),
-      { deadline },
-    );
+    return settledWithin(Promise.all(stops), this.#clock, this.#stopTimeoutMs);
   }
 }

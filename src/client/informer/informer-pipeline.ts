@@ -236,10 +236,6 @@ class StateSize {
   readonly #sizes = new Map<string, number>();
   #bytes = 0;
 
-  get bytes(): number {
-    return this.#bytes;
-  }
-
   replace(objects: readonly StoredObject[]): void {
     this.#sizes.clear();
     this.#bytes = 0;

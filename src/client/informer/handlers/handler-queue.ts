@@ -87,18 +87,19 @@ export class HandlerQueue<T> {
   }
 
   push(notification: Notification<T>): void {
-    if (this.#coalesced.length === 0 && this.#hasRoomFor(notification))
-      this.#pushSingle(notification);
-    else this.#coalesce(notification);
-  }
-
-  /** Enqueues as if the older part were full: for a list of all objects, with one notification each. */
-  pushCoalesced(notification: Notification<T>): void {
-    this.#coalesce(notification);
+    if (this.#coalesced.length > 0 || !this.#hasRoomFor(notification)) {
+      this.pushCoalesced(notification);
+      return;
+    }
+    if (notification.isInInitialList) this.#initial++;
+    this.#single.push(notification);
+    this.#singleBytes += notification.bytes;
   }
 
   shift(): Notification<T> | undefined {
-    const notification = this.#shiftSingle() ?? this.#coalesced.shift();
+    const single = this.#single.shift();
+    if (single !== undefined) this.#singleBytes -= single.bytes;
+    const notification = single ?? this.#coalesced.shift();
     if (notification?.isInInitialList === true) this.#initial--;
     return notification;
   }
@@ -110,12 +111,6 @@ export class HandlerQueue<T> {
     this.#initial = 0;
   }
 
-  #pushSingle(notification: Notification<T>): void {
-    if (notification.isInInitialList) this.#initial++;
-    this.#single.push(notification);
-    this.#singleBytes += notification.bytes;
-  }
-
   /** A single notification always fits, however large. */
   #hasRoomFor({ bytes }: Notification<T>): boolean {
     const { length } = this.#single;
@@ -123,13 +118,8 @@ export class HandlerQueue<T> {
     return length === 0 || this.#singleBytes + bytes <= this.#maxBytes;
   }
 
-  #shiftSingle(): Notification<T> | undefined {
-    const notification = this.#single.shift();
-    if (notification !== undefined) this.#singleBytes -= notification.bytes;
-    return notification;
-  }
-
-  #coalesce(notification: Notification<T>): void {
+  /** Enqueues as if the older part were full: for a list of all objects, with one notification each. */
+  pushCoalesced(notification: Notification<T>): void {
     const { key } = notification;
     const waiting = this.#coalesced.get(key);
     if (waiting === undefined) {

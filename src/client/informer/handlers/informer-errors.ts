@@ -81,12 +81,12 @@ export class InformerReports {
   /** Those of each part of the application. */
   readonly #listeners = new Set<Listeners>();
   readonly #logger: Logger | undefined;
-  readonly #warnings: (failure: ReflectorFailure) => void;
+  readonly #warnings: WatchWarnings;
 
   /** `name` is that of the informer. */
   constructor(name: string, logger: Logger | undefined) {
     this.#logger = logger;
-    this.#warnings = defaultWatchErrors(name, logger);
+    this.#warnings = new WatchWarnings(name);
   }
 
   /** Returns a function that removes the listeners. */
@@ -105,7 +105,10 @@ export class InformerReports {
   }
 
   interrupted(failure: ReflectorFailure): void {
-    if (!this.#call("onWatchError", failure)) this.#warnings(failure);
+    // A logger has it anyway.
+    if (this.#call("onWatchError", failure) || this.#logger !== undefined) return;
+    if (failure.error instanceof ClosedError) this.#warnings.stopped(failure.error.message);
+    else this.#warnings.failed(failure);
   }
 
   recovered(): void {
@@ -180,14 +183,4 @@ export class WatchWarnings {
   stopped(message: string): void {
     this.#warn(`The informer ${JSON.stringify(this.#informer)} has stopped: ${message}`);
   }
-}
-
-/** The default listener for watch failures: warnings, unless a logger reports them anyway. */
-function defaultWatchErrors(name: string, logger: Logger | undefined) {
-  const warnings = new WatchWarnings(name);
-  return (failure: ReflectorFailure): void => {
-    if (logger !== undefined) return;
-    if (failure.error instanceof ClosedError) warnings.stopped(failure.error.message);
-    else warnings.failed(failure);
-  };
 }
