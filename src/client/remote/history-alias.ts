@@ -35,6 +35,11 @@ export class HistoryAlias {
     return alias?.of === server ? alias.id : server;
   }
 
+  /** The same for a write. An empty id says nothing: the server could not determine its history then. */
+  observeWrite(server: string): string {
+    return server === "" ? "" : this.observe(server);
+  }
+
   /** A watch that asked for a history of the servers ended with this error. */
   refused(asked: string, error: unknown): void {
     if (!hasReason(error, "HISTORY_CHANGED")) return;

@@ -60,12 +60,6 @@ export interface RemoteStorageOptions extends SelectorOptions {
 
 type Delivery = NonNullable<WatchOptions["delivery"]>;
 
-/** Whether the batches of a mode may leave out events, so that their readers must not resume within one. */
-const coalesces: Readonly<Record<Delivery, boolean>> = {
-  EVERY_EVENT: false,
-  LATEST_STATE: true,
-};
-
 /** A prefix that practically no key has, to request only the revision. */
 const hardlyAny = "\0";
 
@@ -161,7 +155,7 @@ export class RemoteStorage implements Storage {
           ...{ ...keysOf(scope), afterRevision, historyId, signal, onOpened },
           includePrevious: withPrevious,
         }),
-      coalesces: coalesces[this.#delivery],
+      coalesces: this.#delivery === "LATEST_STATE",
       requestServerProgress: (server) => this.#serverRevisionProbe.request(server),
       onEnd: (ended) => this.#watches.delete(ended),
     };
@@ -326,12 +320,7 @@ export class RemoteStorage implements Storage {
     const result = await this.#history.naming(call(this.#history.atServer(history)));
     const { revision, object, historyId } = result;
     this.#newest = Math.max(this.#newest, revision);
-    // An empty id: the server could not determine its history at the write, which says nothing about its id.
-    return {
-      revision,
-      object,
-      historyId: historyId === "" ? "" : this.#history.observe(historyId),
-    };
+    return { revision, object, historyId: this.#history.observeWrite(historyId) };
   }
 
   /** Requests a page with the revision, the history id, and almost nothing else. */

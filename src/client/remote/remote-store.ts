@@ -97,8 +97,7 @@ export class RemoteStore implements Store {
     const revisionBefore = hasWritten && !validateOnly ? revision - 1 : revision;
     return {
       ...result,
-      // Empty: the server could not determine its history at the write, which says nothing about its id.
-      historyId: historyId === "" ? "" : this.#history.observe(historyId),
+      historyId: this.#history.observeWrite(historyId),
       ...(isNew ? { revisionBefore } : {}),
     };
   }
