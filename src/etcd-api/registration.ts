@@ -59,7 +59,7 @@ export class Registration {
     const lease = this.#lease;
     this.#lease = undefined;
     // Otherwise it ends with the lease.
-    if (lease !== undefined) await this.#client.revokeLease(lease).catch(() => {});
+    if (lease !== undefined) await this.#client.leases.revoke(lease).catch(() => {});
   }
 
   /** A MemberListResponse with all that are registered; with this one, if none is. Never rejects. */
@@ -80,7 +80,7 @@ export class Registration {
     let waitMs = (this.#options.ttlSeconds * 1_000) / 3;
     try {
       const lease = this.#lease;
-      if (lease === undefined || !(await this.#client.keepAlive(lease))) await this.#register();
+      if (lease === undefined || !(await this.#client.leases.renew(lease))) await this.#register();
       this.#outage.ended("registered in etcd again");
     } catch (error) {
       const why = messageOf(error);
@@ -94,7 +94,7 @@ export class Registration {
   async #register(): Promise<void> {
     const { prefix, url, ttlSeconds } = this.#options;
     this.#lease = undefined;
-    const lease = await this.#client.grantLease(ttlSeconds);
+    const lease = await this.#client.leases.grant(ttlSeconds);
     const metadata = JSON.stringify({ name: this.#self.name });
     const put = {
       key: Buffer.from(`${prefix}/${url}`),
@@ -108,7 +108,7 @@ export class Registration {
       this.#lease = lease;
     } finally {
       // It may have been closed meanwhile.
-      if (this.#lease === undefined || this.#isClosed) await this.#client.revokeLease(lease);
+      if (this.#lease === undefined || this.#isClosed) await this.#client.leases.revoke(lease);
     }
   }
 }

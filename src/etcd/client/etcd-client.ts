@@ -1,5 +1,5 @@
 import type { Metadata } from "@grpc/grpc-js";
-import { ClusterClient, type ICallable, KVClient, LeaseClient } from "etcd3";
+import { type ICallable, KVClient } from "etcd3";
 import type { Logger } from "pino";
 import type { KeyPair } from "../../base/certificate-store.ts";
 import type { Clock } from "../../base/clock.ts";
@@ -16,7 +16,6 @@ import {
   futureRevision,
   isServiceError,
   isTransient,
-  leaseNotFound,
   readError,
   says,
   UnsupportedEtcdError,
@@ -24,6 +23,7 @@ import {
 } from "./errors.ts";
 import { defaultHistoryKey, HistoryMarker } from "./history-marker.ts";
 import type { KeyRange } from "./key-range.ts";
+import { LeaseCalls } from "./lease-calls.ts";
 import {
   type CallLimits,
   type EtcdTls,
@@ -33,12 +33,13 @@ import {
   memberCertificates,
 } from "./member.ts";
 import { PassPacing } from "./pass-pacing.ts";
-import type {
-  KeepAliveCall,
-  RangeRequest,
-  TxnRequest,
-  TxnResponse,
-  WatchCall,
+import {
+  type KeepAliveCall,
+  type RangeRequest,
+  type TxnRequest,
+  type TxnResponse,
+  type WatchCall,
+  writtenBy,
 } from "./requests.ts";
 
 export interface EtcdClientOptions {
@@ -112,6 +113,8 @@ export class EtcdClient {
    * @internal
    */
   readonly history: HistoryMarker;
+  /** @internal */
+  readonly leases: LeaseCalls = new LeaseCalls((call, signal) => this.call(call, signal));
   /**
    * Ends the pauses of watches when a member is connected.
    *
@@ -212,44 +215,6 @@ export class EtcdClient {
   }
 
   /**
-   * Grants a lease of at least this many seconds: etcd has a minimum of its own. If the response is lost, the unused
-   * lease expires.
-   *
-   * @internal
-   */
-  async grantLease(ttlSeconds: number): Promise<bigint> {
-    const { ID } = await this.call((member) =>
-      new LeaseClient(member).leaseGrant({ TTL: ttlSeconds }),
-    );
-    return BigInt(ID);
-  }
-
-  /**
-   * Whether etcd has a lease.
-   *
-   * @internal
-   */
-  async hasLease(lease: bigint): Promise<boolean> {
-    const { grantedTTL } = await this.call((member) =>
-      new LeaseClient(member).leaseTimeToLive({ ID: String(lease) }),
-    );
-    return Number(grantedTTL) > 0;
-  }
-
-  /**
-   * Idempotent: has no effect on an unknown lease.
-   *
-   * @internal
-   */
-  async revokeLease(lease: bigint): Promise<void> {
-    await this.call((member) =>
-      new LeaseClient(member).leaseRevoke({ ID: String(lease) }).catch((error: unknown) => {
-        if (!isServiceError(error) || !says(error.details, leaseNotFound)) throw error;
-      }),
-    );
-  }
-
-  /**
    * Calls `operation` with one member after the other until it succeeds. `range`: what it reads. If a revision is compacted or in the future,
    * rejects with etcd's own error.
    *
@@ -298,35 +263,9 @@ export class EtcdClient {
     );
   }
 
-  /**
-   * Renews a lease. Resolves to whether it is still there.
-   *
-   * @internal
-   */
-  async keepAlive(lease: bigint): Promise<boolean> {
-    // The only request of a stream.
-    const request = { ID: String(lease) };
-    const answer = await this.call((member) => member.exec("Lease", "leaseKeepAlive", request));
-    return Number((answer as { readonly TTL: string }).TTL) > 0;
-  }
-
   /** The endpoints of the members. */
   get endpoints(): readonly string[] {
     return this.#members.map(({ endpoint }) => endpoint);
-  }
-
-  /**
-   * Asks etcd for the client URLs of all members but learners and those that have not started. Rejects if it does not answer.
-   *
-   * @internal
-   */
-  async memberUrls(): Promise<readonly string[]> {
-    const { members } = await this.call((member) =>
-      new ClusterClient(member).memberList({ linearizable: true }),
-    );
-    return members
-      .filter(({ name, isLearner }) => name !== "" && !isLearner)
-      .flatMap(({ clientURLs }) => clientURLs);
   }
 
   /**
@@ -450,13 +389,4 @@ export class EtcdClient {
       `Nothing was written: the etcd at ${member.endpoint} can't be reached. Try again.`,
     );
   }
-}
-
-/** The key that a transaction writes; undefined for one that writes none. */
-function writtenBy({ success }: TxnRequest): KeyRange | undefined {
-  for (const operation of success) {
-    if ("request_put" in operation) return { key: operation.request_put.key };
-    if ("request_delete_range" in operation) return { key: operation.request_delete_range.key };
-  }
-  return undefined;
 }

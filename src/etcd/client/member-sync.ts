@@ -1,3 +1,4 @@
+import { ClusterClient } from "etcd3";
 import type { Logger } from "pino";
 import type { Clock, Timer } from "../../base/clock.ts";
 import { messageOf } from "../../base/errors.ts";
@@ -5,7 +6,7 @@ import { OutageLog } from "../../base/logger.ts";
 import type { EtcdClient } from "./etcd-client.ts";
 
 interface MemberSyncOptions {
-  readonly client: Pick<EtcdClient, "memberUrls" | "endpoints">;
+  readonly client: Pick<EtcdClient, "call" | "endpoints">;
   readonly intervalMs: number;
   /** Called with the endpoints of all members, when they have changed. */
   readonly apply: (endpoints: readonly string[]) => void;
@@ -39,7 +40,7 @@ export class MemberSync {
     const { client, apply, logger } = this.#options;
     const timer = this.#timer;
     try {
-      const urls = await client.memberUrls();
+      const urls = await memberUrls(client);
       if (this.#timer !== timer) return;
       this.#failures.ended("etcd names its members again");
       const { endpoints } = client;
@@ -59,4 +60,14 @@ export class MemberSync {
     }
     this.#wait();
   }
+}
+
+/** The client URLs of all members but learners and those that have not started. Rejects if etcd does not answer. */
+async function memberUrls(client: Pick<EtcdClient, "call">): Promise<readonly string[]> {
+  const { members } = await client.call((member) =>
+    new ClusterClient(member).memberList({ linearizable: true }),
+  );
+  return members
+    .filter(({ name, isLearner }) => name !== "" && !isLearner)
+    .flatMap(({ clientURLs }) => clientURLs);
 }

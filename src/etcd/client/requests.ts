@@ -3,6 +3,7 @@ import type { ClientDuplexStream, MethodDefinition, ServiceDefinition } from "@g
 import { loadSync } from "@grpc/proto-loader";
 import type { IKeyValue, IRangeResponse, Services } from "etcd3";
 import type { DecodedWatch } from "../wire/watch-response.ts";
+import type { KeyRange } from "./key-range.ts";
 
 /*
  * Requests to etcd, with stricter types than etcd3's, and the used parts of its transaction responses, whose oneofs
@@ -155,3 +156,12 @@ export const keepAliveMethod = methodOf("Lease", "leaseKeepAlive") as MethodDefi
   KeepAliveRequest,
   KeepAliveResponse
 >;
+
+/** The key that a transaction writes; undefined for one that writes none. */
+export function writtenBy({ success }: TxnRequest): KeyRange | undefined {
+  for (const operation of success) {
+    if ("request_put" in operation) return { key: operation.request_put.key };
+    if ("request_delete_range" in operation) return { key: operation.request_delete_range.key };
+  }
+  return undefined;
+}

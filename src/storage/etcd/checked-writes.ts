@@ -63,7 +63,7 @@ export class CheckedWrites {
       for (const ttlSeconds of lengths) {
         // No further raft proposals after the call has ended: it does not count as in flight any more.
         signal?.throwIfAborted();
-        leases.push(await this.#client.grantLease(ttlSeconds));
+        leases.push(await this.#client.leases.grant(ttlSeconds));
       }
       const result = await write(leases);
       if (!isDone(result)) await this.#revoke(leases);
@@ -79,7 +79,7 @@ export class CheckedWrites {
   async #revoke(leases: readonly bigint[]): Promise<void> {
     for (const lease of leases) {
       try {
-        await this.#client.revokeLease(lease);
+        await this.#client.leases.revoke(lease);
       } catch (error) {
         this.#client.logger.debug({ err: error, lease: String(lease) }, "left a lease to expire");
       }

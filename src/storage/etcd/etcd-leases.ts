@@ -1,13 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { LeaseClient } from "etcd3";
 import { upstreamUnavailable } from "../../base/errors.ts";
-import {
-  isServiceError,
-  isStaleToken,
-  readError,
-  leaseNotFound as requestedLeaseNotFound,
-  says,
-} from "../../etcd/client/errors.ts";
+import { isStaleToken, readError } from "../../etcd/client/errors.ts";
 import type { EtcdClient } from "../../etcd/client/etcd-client.ts";
 import type { OwnKeys } from "../../etcd/client/own-keys.ts";
 import type { KeepAliveResponse } from "../../etcd/client/requests.ts";
@@ -59,19 +53,7 @@ export class EtcdLeases implements Leases {
   }
 
   async revoke(lease: bigint, signal?: AbortSignal): Promise<void> {
-    let attempts = 0;
-    const isFound = await this.#client.call(async (member) => {
-      attempts++;
-      try {
-        await new LeaseClient(member).leaseRevoke({ ID: String(lease) });
-        return true;
-      } catch (error) {
-        if (!isServiceError(error) || !says(error.details, requestedLeaseNotFound)) throw error;
-        // The attempt before may have ended it.
-        return attempts > 1;
-      }
-    }, signal);
-    if (!isFound) throw leaseNotFound(lease);
+    if (!(await this.#client.leases.revoke(lease, signal))) throw leaseNotFound(lease);
   }
 
   async timeToLive(lease: bigint, objects: boolean, signal?: AbortSignal): Promise<LeaseState> {

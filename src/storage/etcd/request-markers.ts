@@ -48,7 +48,7 @@ export class RequestMarkers {
     this.#granting = new SingleFlight(async () => {
       if (this.#isShared) return this.#lease;
       const sharedUntil = client.clock.now() + sharedMs;
-      this.#lease = await client.grantLease((rememberedMs + sharedMs) / 1_000);
+      this.#lease = await client.leases.grant((rememberedMs + sharedMs) / 1_000);
       this.#sharedUntil = sharedUntil;
       this.#shares = 0;
       return this.#lease;
@@ -68,7 +68,7 @@ export class RequestMarkers {
     } catch (error) {
       if (!hasReason(error, "LEASE_NOT_FOUND")) throw error;
       // etcd does not say which lease it does not have: the request may name others.
-      if (await this.#client.hasLease(lease)) throw error;
+      if (await this.#client.leases.has(lease)) throw error;
       if (this.#lease === lease) this.#sharedUntil = -Infinity;
       return write(this.#marker(requestId, fingerprint, await this.#shared()));
     }

@@ -54,14 +54,17 @@ describe("a transaction of etcd", () => {
     const { client, store } = replica({ a: newPrefix() });
     const gone = new AbortController();
     let granted = 0;
-    const grantLease = client.grantLease.bind(client);
-    client.grantLease = async (ttlSeconds) => {
+    const grant = client.leases.grant.bind(client.leases);
+    client.leases.grant = async (ttlSeconds) => {
       granted++;
       gone.abort(new Error("gone"));
-      return grantLease(ttlSeconds);
+      return grant(ttlSeconds);
     };
     const revoked = Promise.withResolvers<void>();
-    client.revokeLease = async () => revoked.resolve();
+    client.leases.revoke = async () => {
+      revoked.resolve();
+      return true;
+    };
     const operations = [1, 2, 3].map((i) => put(String(i), "", { ttlSeconds: 100 + i }));
     const { signal } = gone;
     await expect(store.transact({ compares: [], operations, signal })).rejects.toThrow("gone");
@@ -261,10 +264,10 @@ describe("a transaction of etcd", () => {
   test("shares the lease of its id with at most 1,000 others", async () => {
     const { client, store } = replica({ a: newPrefix() });
     let granted = 0;
-    const grantLease = client.grantLease.bind(client);
-    client.grantLease = (ttlSeconds) => {
+    const grant = client.leases.grant.bind(client.leases);
+    client.leases.grant = (ttlSeconds) => {
       granted++;
-      return grantLease(ttlSeconds);
+      return grant(ttlSeconds);
     };
     const transact = (requestId: string) =>
       store.transact({ compares: [], operations: [put("k", "1")], requestId });
