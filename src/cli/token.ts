@@ -2,10 +2,8 @@ import { randomBytes } from "node:crypto";
 import type { Readable } from "node:stream";
 import type { Command } from "commander";
 import { tokenDigest } from "../identity/token-file.ts";
+import { isToken, maxTokenBytes, tokenRule } from "../wire/bearer-token.ts";
 import { type CommandIo, processIo, readAll, refuse } from "./output/command-io.ts";
-
-/** Maximum size of a token, in bytes: servers accept no larger headers. */
-const maxTokenBytes = 16 * 1024;
 
 /** Adds `token hash` and `token generate`. */
 export function addTokenCommands(
@@ -22,10 +20,7 @@ export function addTokenCommands(
     );
   hash.action(async () => {
     const text = await readToken(io.stdin);
-    if (text === undefined) {
-      const rule = `at most ${maxTokenBytes} printable ASCII characters without spaces`;
-      refuse(hash, [`stdin is not a token: ${rule}.`]);
-    }
+    if (text === undefined) refuse(hash, [`stdin is not a token: ${tokenRule}.`]);
     io.stdout.write(`sha256:${tokenDigest(text)}\n`);
   });
   token
@@ -38,5 +33,5 @@ export function addTokenCommands(
 async function readToken(stdin: Readable): Promise<string | undefined> {
   const content = await readAll(stdin, maxTokenBytes + 2);
   const text = content?.toString("utf8").replace(/\r?\n$/, "") ?? "";
-  return text.length <= maxTokenBytes && /^[\x21-\x7e]+$/.test(text) ? text : undefined;
+  return isToken(text) ? text : undefined;
 }

@@ -1,6 +1,7 @@
 import { resolve } from "node:path";
 import { Command, CommanderError, Option } from "commander";
 import { invalidRequest } from "../../base/errors.ts";
+import { isToken, maxTokenBytes, tokenRule } from "../../wire/bearer-token.ts";
 import { type Context, contextFields, fileFields } from "../contexts/context-file.ts";
 import { configOption, contextFile, parsedValue } from "../contexts/use-context.ts";
 import { type CommandIo, readAll, reportFailure, tableOptions } from "../output/command-io.ts";
@@ -8,9 +9,6 @@ import { printableText } from "../output/printable.ts";
 import { Table } from "../output/table.ts";
 import { addClientOptions, usageError } from "./client-options.ts";
 import { yamlText } from "./decoded/yaml.ts";
-
-/** Maximum size of a token, in bytes: servers accept no larger headers. */
-const maxTokenBytes = 16 * 1024;
 
 /** Adds `context list`, `use`, `show`, `set` and `delete`. They need no service. */
 export function addContextCommands(program: Command, io: CommandIo): void {
@@ -151,9 +149,8 @@ function checkFlag(command: Command, option: Option, text: string): void {
 async function readToken({ stdin }: CommandIo): Promise<string> {
   const content = await readAll(stdin, maxTokenBytes);
   const text = content?.toString("utf8").trim() ?? "";
-  if (/^[\x21-\x7e]+$/.test(text)) return text;
-  const rule = `at most ${maxTokenBytes} printable ASCII characters without spaces`;
-  throw invalidRequest("token", `Standard input is not a token: ${rule}.`);
+  if (isToken(text)) return text;
+  throw invalidRequest("token", `Standard input is not a token: ${tokenRule}.`);
 }
 
 function addDelete(context: Command, io: CommandIo): void {

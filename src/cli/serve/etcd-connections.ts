@@ -5,11 +5,9 @@ import { embeddedEndpoint } from "../../etcd/client/upstream-connection.ts";
 import type { ConnectInProcess } from "../../etcd/client/upstream-member.ts";
 import { EtcdApi } from "../../etcd-api/etcd-api.ts";
 import { registerEtcdApiMetrics } from "../../telemetry/service-metrics.ts";
+import { maxTokenBytes } from "../../wire/bearer-token.ts";
 import { watchClientCertificates } from "./certificates.ts";
 import type { ProcessContext } from "./process-context.ts";
-
-/** Maximum size of a token, in bytes: servers accept no larger headers. */
-const maxTokenBytes = 16 * 1024;
 
 /** Opens what the storages of resources use: etcd, or the etcd API of the watch-fanout that this one follows. */
 export function openEtcd(

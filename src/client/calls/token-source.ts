@@ -1,6 +1,7 @@
 import type { Clock } from "../../base/clock.ts";
 import { invalidRequest, messageOf, WatchFanoutError } from "../../base/errors.ts";
 import { within } from "../../base/wait.ts";
+import { isToken, maxTokenBytes, tokenRule } from "../../wire/bearer-token.ts";
 import { viaKey } from "../../wire/via.ts";
 import type { Platform } from "../transport/platform.ts";
 import type { CallHeaders } from "../transport/transport.ts";
@@ -11,9 +12,6 @@ import { CallFailure } from "./call-failure.ts";
  * Kubernetes service account), or a function that is called for each call and stream and should cache its result.
  */
 export type Token = string | { readonly file: string } | (() => string | Promise<string>);
-
-/** Maximum size of a token, in bytes: servers accept no larger headers. */
-const maxTokenBytes = 16 * 1024;
 
 /** How long a token from a file is used before the file is read again, in milliseconds. */
 const rereadMs = 1_000;
@@ -129,13 +127,8 @@ export class TokenSource {
   }
 }
 
-function isToken(text: unknown): text is string {
-  return typeof text === "string" && text.length <= maxTokenBytes && /^[\x21-\x7e]+$/.test(text);
-}
-
-/** Without the text, which may be almost a token. */
 function malformed(what: string): string {
-  return `The ${what} is not a token: at most ${maxTokenBytes} printable ASCII characters without spaces.`;
+  return `The ${what} is not a token: ${tokenRule}.`;
 }
 
 function noToken(message: string, cause?: unknown): CallFailure {
