@@ -28,3 +28,8 @@ export function ownText(text: string): string {
   const encoding = text.isWellFormed() ? "utf8" : "utf16le";
   return Buffer.from(text, encoding).toString(encoding);
 }
+
+/** The first characters of a text, which keep it in memory no longer. A character that is cut becomes U+FFFD. */
+export function startOf(text: string, maxLength: number): string {
+  return ownText(text.slice(0, maxLength).toWellFormed());
+}

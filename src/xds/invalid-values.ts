@@ -1,7 +1,7 @@
 import type { Logger } from "pino";
 import type { Clock } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
-import { ownText } from "../base/own-text.ts";
+import { startOf } from "../base/text-memory.ts";
 import { Rate } from "../base/rate.ts";
 import { InvalidValue } from "./any-types.ts";
 
@@ -55,7 +55,7 @@ export class InvalidValues {
   add(key: string, cause: unknown): void {
     const text = messageOf(cause);
     const reason = cause instanceof InvalidValue ? text : `It can't be read: ${text}.`;
-    const why = ownText(reason, maxLength);
+    const why = startOf(reason, maxLength);
     if (this.#known.get(key) === why) return;
     this.#known.set(key, why);
     if (!this.#lines.take()) return;

@@ -1,5 +1,5 @@
 import { invalidRequest } from "../base/errors.ts";
-import { ownText } from "../base/own-text.ts";
+import { startOf } from "../base/text-memory.ts";
 import { MessageCursor, WireFault } from "../protobuf/message-cursor.ts";
 
 /** Maximum length of the text of a NACK that is kept, in characters. */
@@ -82,9 +82,9 @@ function read(cursor: MessageCursor, tags: typeof stateTags, maxNames: number): 
       if (versions === noVersions) versions = new Map();
       if (versions.size === maxNames) throw new WireFault(`has more than ${maxNames} versions`);
       const [name, version] = texts(cursor, 0x12);
-      versions.set(name, ownText(version, maxVersionLength));
-    } else if (tag === tags.node) node = ownText(texts(cursor, absent)[0], maxNodeLength);
-    else if (tag === tags.refusal) refusal = ownText(texts(cursor, 0x12)[1], maxMessageLength);
+      versions.set(name, startOf(version, maxVersionLength));
+    } else if (tag === tags.node) node = startOf(texts(cursor, absent)[0], maxNodeLength);
+    else if (tag === tags.refusal) refusal = startOf(texts(cursor, 0x12)[1], maxMessageLength);
     else cursor.skip(tag);
   }
   return { typeUrl, nonce, names, removed, versions, node, refusal };
