@@ -1,6 +1,7 @@
 import { open } from "node:fs/promises";
 import { join } from "node:path";
 import type { DatabaseSync } from "node:sqlite";
+import { systemCode } from "../base/errors.ts";
 
 /**
  * The right of one process to write into a folder. It is an exclusive lock of the operating system on an empty file, which
@@ -42,6 +43,6 @@ async function create(path: string): Promise<void> {
   try {
     await (await open(path, "wx", 0o600)).close();
   } catch (error) {
-    if (!(error instanceof Error && "code" in error && error.code === "EEXIST")) throw error;
+    if (systemCode(error) !== "EEXIST") throw error;
   }
 }

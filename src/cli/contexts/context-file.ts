@@ -16,7 +16,7 @@ import { createRequire } from "node:module";
 import { homedir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import type { Document } from "yaml";
-import { invalidRequest, messageOf } from "../../base/errors.ts";
+import { invalidRequest, messageOf, systemCode } from "../../base/errors.ts";
 import { parseYamlFile, type YamlMapping } from "../../config/yaml-file.ts";
 
 /** Loaded with the first change: other commands start faster without it. */
@@ -247,8 +247,7 @@ function contentOf(path: string, mustExist: boolean): string {
       closeSync(file);
     }
   } catch (error) {
-    const isAbsent = error instanceof Error && "code" in error && error.code === "ENOENT";
-    if (isAbsent && !mustExist) return "";
+    if (systemCode(error) === "ENOENT" && !mustExist) return "";
     throw invalidRequest("config", `${path} can't be read: ${messageOf(error)}.`);
   }
   if (isOpenToOthers && /^\s*bearer-token\s*:/m.test(content)) {

@@ -1,7 +1,7 @@
 import { close, fstat, fstatSync, fsync, write } from "node:fs";
 import { promisify } from "node:util";
 import { type Clock, pause } from "../../base/clock.ts";
-import { toError } from "../../base/errors.ts";
+import { systemCode, toError } from "../../base/errors.ts";
 import { Fifo } from "../../base/fifo.ts";
 import { settledWithin } from "../../base/wait.ts";
 
@@ -145,7 +145,7 @@ export class AuditSink {
       );
       return bytesWritten;
     } catch (error) {
-      if (error instanceof Error && "code" in error && error.code === "EAGAIN") return 0;
+      if (systemCode(error) === "EAGAIN") return 0;
       throw error;
     }
   }

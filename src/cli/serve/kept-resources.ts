@@ -2,7 +2,7 @@ import { join } from "node:path";
 import type { Logger } from "pino";
 import { z } from "zod";
 import type { Clock } from "../../base/clock.ts";
-import { messageOf } from "../../base/errors.ts";
+import { messageOf, systemCode } from "../../base/errors.ts";
 import { within } from "../../base/wait.ts";
 import { nodeDisk, readWhole, replaceWhole } from "../../cache-files/disk.ts";
 import type { ResourceInfo } from "../../client/resource-info.ts";
@@ -67,7 +67,7 @@ export class KeptResources {
       const now = { revision: 0, oldestRevision: 0, historyId: "", staleForMs: undefined };
       return resources.map((resource) => ({ ...resource, codec: resource.codec, ...now }));
     } catch (error) {
-      const isAbsent = error instanceof Error && "code" in error && error.code === "ENOENT";
+      const isAbsent = systemCode(error) === "ENOENT";
       if (!isAbsent) this.#warn("the kept resources of the upstream can't be used", error);
       return undefined;
     }

@@ -13,11 +13,11 @@ import {
 import { dirname } from "node:path";
 import { backup, type DatabaseSync } from "node:sqlite";
 import { setTimeout } from "node:timers/promises";
-import { messageOf } from "../../../base/errors.ts";
+import { messageOf, systemCode } from "../../../base/errors.ts";
 import { RecordReader } from "../record.ts";
 import { DataFile } from "./data-file.ts";
 import { JournalFailure, sqliteCode, sqliteCodes } from "./failures.ts";
-import { checkFormat, codeOf, openDatabase, openFailure, publish, refused } from "./open-file.ts";
+import { checkFormat, openDatabase, openFailure, publish, refused } from "./open-file.ts";
 
 /** Pages of one step of a backup, during which commits wait: a fraction of a millisecond. */
 const stepPages = 64;
@@ -194,7 +194,7 @@ function removeDraft(draft: string): void {
 }
 
 function copyFailure(path: string, error: unknown): JournalFailure {
-  if (codeOf(error) === "EEXIST")
+  if (systemCode(error) === "EEXIST")
     return refused(`${path} exists, and was left as it is. Name another file.`);
   return openFailure(path, error);
 }

@@ -19,7 +19,7 @@ import {
 } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
-import { messageOf } from "../../../base/errors.ts";
+import { messageOf, systemCode } from "../../../base/errors.ts";
 import type { ThreadOptions } from "../messages.ts";
 import { DataFile, pageBytes } from "./data-file.ts";
 import { damaged, JournalFailure, readFailure, sqliteCode, sqliteCodes } from "./failures.ts";
@@ -115,7 +115,7 @@ function create(file: string, historyId: string): void {
     publish(draft, file);
   } catch (error) {
     // Another process has created it.
-    if (codeOf(error) !== "EEXIST") throw error;
+    if (systemCode(error) !== "EEXIST") throw error;
   } finally {
     for (const end of ["", "-wal", "-shm"]) rmSync(draft + end, { force: true });
   }
@@ -129,7 +129,7 @@ export function publish(draft: string, file: string): void {
     rmSync(draft);
   } catch (error) {
     // Some file systems have no hard links.
-    const isMissing = ["EPERM", "ENOTSUP", "EOPNOTSUPP", "ENOSYS"].includes(codeOf(error));
+    const isMissing = ["EPERM", "ENOTSUP", "EOPNOTSUPP", "ENOSYS"].includes(systemCode(error));
     if (!isMissing || existsSync(file)) throw error;
     renameSync(draft, file);
   }
@@ -175,7 +175,7 @@ function removeDraft(file: string, stats: Stats): boolean {
 /** What an opening failed with, as a sentence. */
 export function openFailure(file: string, error: unknown): JournalFailure {
   if (error instanceof JournalFailure) return error;
-  const code = codeOf(error);
+  const code = systemCode(error);
   const sqlite = sqliteCode(error);
   if (sqlite === sqliteCodes.busy) {
     const pid = ownerOf(file);
@@ -224,11 +224,6 @@ function ownerOf(file: string): string | undefined {
   } catch {
     return undefined;
   }
-}
-
-/** The code of an error of the system; empty: it has no such code. */
-export function codeOf(error: unknown): string {
-  return error instanceof Error && "code" in error ? String(error.code) : "";
 }
 
 export function refused(message: string): JournalFailure {
