@@ -1,4 +1,4 @@
-import type { KeptLease, KeptRequest } from "./journal.ts";
+import type { ChangesRequest, JournalEntry, KeptLease, KeptRequest } from "./journal.ts";
 
 /*
  * What SqliteJournal and its thread send each other. Records (record.ts) are sent as whole buffers, which are moved: a view
@@ -36,11 +36,7 @@ export type SentEntry =
       readonly count: number;
       readonly request: KeptRequest | undefined;
     }
-  | { readonly type: "request"; readonly request: KeptRequest }
-  | { readonly type: "lease"; readonly lease: KeptLease }
-  | { readonly type: "lease ended"; readonly id: bigint }
-  | { readonly type: "compacted"; readonly revision: number }
-  | { readonly type: "history"; readonly historyId: string };
+  | Exclude<JournalEntry, { readonly type: "changes" }>;
 
 /** `elapsedMs`: since the journal was opened, by its clock. */
 export interface CommitCall {
@@ -57,13 +53,7 @@ export type ReadCall =
   | { readonly type: "objects"; readonly after: Uint8Array | undefined }
   | { readonly type: "leases" }
   | { readonly type: "requests" }
-  | {
-      readonly type: "changes";
-      readonly after: number;
-      readonly upTo: number;
-      readonly maxEvents: number;
-      readonly maxBytes: number;
-    }
+  | ({ readonly type: "changes" } & Omit<ChangesRequest, "signal">)
   | {
       readonly type: "page";
       readonly revision: number;
