@@ -7,8 +7,8 @@ import { type Client, connect } from "../../client/connect.ts";
 import { duration } from "../../config/value-types.ts";
 import type { CommandIo } from "../output/command-io.ts";
 import { countOf, msOf, quantity } from "../output/printable.ts";
-import { addClientOptions, type ClientOptions, wholeNumber } from "./client-options.ts";
-import { connectOptions, runSession, type Session } from "./client-session.ts";
+import { addClientOptions, type ClientOptions, wholeNumberIn } from "./client-options.ts";
+import { connectOptions, runSession, type Session, untilInterrupted } from "./client-session.ts";
 
 /** Number of scratch objects: all of them are deleted afterwards. */
 const keys = 1_000;
@@ -89,11 +89,7 @@ function numberOption(
   most: number,
   value: number,
 ): Option {
-  return new Option(flags, text).default(value).argParser((written) => {
-    const parsed = wholeNumber(written);
-    if (parsed >= least && parsed <= most) return parsed;
-    throw new InvalidArgumentError(`It is from ${least} to ${most}.`);
-  });
+  return new Option(flags, text).default(value).argParser(wholeNumberIn(least, most));
 }
 
 function benchDuration(text: string): number {
@@ -108,23 +104,21 @@ async function scratch(
   options: BenchOptions,
   run: (bench: Bench) => Promise<void>,
 ): Promise<void> {
-  const { client, io, say, output } = session;
+  const { client, say } = session;
   const prefix = `watch-fanout-bench-${randomBytes(6).toString("hex")}/`;
   say(
     `This writes objects to the resource ${options.resource}, below ${prefix}, and loads the service.`,
   );
   const settings = await connectOptions(options);
   const clients = Array.from({ length: options.connections }, () => connect(settings));
-  const interrupted = new AbortController();
-  const stopListening = io.onInterrupt(() => interrupted.abort());
-  const signal = AbortSignal.any([interrupted.signal, output.failed]);
-  try {
-    await run({ options, clients, prefix, signal, session });
-  } finally {
-    for (const each of clients) each.close();
-    await removeAll(client, options.resource, prefix);
-    stopListening();
-  }
+  await untilInterrupted(session, async (signal) => {
+    try {
+      await run({ options, clients, prefix, signal, session });
+    } finally {
+      for (const each of clients) each.close();
+      await removeAll(client, options.resource, prefix);
+    }
+  });
 }
 
 async function removeAll(client: Client, resource: string, prefix: string): Promise<void> {

@@ -1,5 +1,4 @@
 import { createReadStream } from "node:fs";
-import type { Readable } from "node:stream";
 import type { Command } from "commander";
 import { invalidRequest, messageOf, WatchFanoutError } from "../../base/errors.ts";
 import type { PageOptions } from "../../client/calls/options.ts";
@@ -12,7 +11,7 @@ import {
   type CommandIo,
   exitCodes,
   processIo,
-  readAll,
+  readInput,
   tableOptions,
 } from "../output/command-io.ts";
 import { Table } from "../output/table.ts";
@@ -278,9 +277,6 @@ interface PutOptions extends ClientOptions, HistoryOptions {
   readonly ttl?: number;
 }
 
-/** Maximum size of an input value: far above the limit of any store, and far below the memory of this process. */
-const maxInputBytes = 64 * 1024 * 1024;
-
 /** Adds `put`. */
 export function addPut(program: Command, io: CommandIo): void {
   const command = program
@@ -333,19 +329,12 @@ async function readValue(
 ): Promise<Uint8Array> {
   if (file !== undefined) return readValueFile(file);
   if (value !== undefined && value !== "-") return Buffer.from(value);
-  return readInput(io.stdin, "Standard input");
-}
-
-/** Reads a stream. `what` is the subject of the error's sentence if it has too much. */
-async function readInput(stream: Readable, what: string): Promise<Uint8Array> {
-  const content = await readAll(stream, maxInputBytes);
-  if (content !== undefined) return content;
-  throw invalidRequest("value", `${what} has more than ${maxInputBytes} bytes.`);
+  return readInput(io.stdin, "Standard input", "value");
 }
 
 async function readValueFile(path: string): Promise<Uint8Array> {
   try {
-    return await readInput(createReadStream(path), "The file");
+    return await readInput(createReadStream(path), "The file", "value");
   } catch (error) {
     if (error instanceof WatchFanoutError) throw error;
     throw invalidRequest("value", `--file can't be read: ${messageOf(error)}.`);

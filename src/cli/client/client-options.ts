@@ -124,6 +124,15 @@ function addresses(text: string): readonly string[] {
 /** Parses a whole number from 0 up, such as a revision. */
 export const wholeNumber: (text: string) => number = parseWith(count(0));
 
+/** A parser of whole numbers from `least` to `most`. */
+export function wholeNumberIn(least: number, most: number): (text: string) => number {
+  return (text) => {
+    const parsed = wholeNumber(text);
+    if (parsed >= least && parsed <= most) return parsed;
+    throw new InvalidArgumentError(`It is from ${least} to ${most}.`);
+  };
+}
+
 /** Parses a lease id of 63 bits: decimal, or hexadecimal with 0x. etcdctl prints it in hexadecimal without 0x. */
 export function leaseId(text: string): bigint {
   const id = /^(?:\d+|0x[0-9a-f]+)$/i.test(text) ? BigInt(text) : 0n;

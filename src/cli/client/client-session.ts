@@ -38,6 +38,20 @@ export async function runSession(
   }
 }
 
+/** Runs `work` with a signal that is aborted at an interrupt, which `interrupted` is alone, and when the output has failed. */
+export async function untilInterrupted(
+  { io, output }: Session,
+  work: (signal: AbortSignal, interrupted: AbortSignal) => Promise<void>,
+): Promise<void> {
+  const stopping = new AbortController();
+  const stopListening = io.onInterrupt(() => stopping.abort());
+  try {
+    await work(AbortSignal.any([stopping.signal, output.failed]), stopping.signal);
+  } finally {
+    stopListening();
+  }
+}
+
 /** How to connect to the service of the options. Rejects with INVALID_REQUEST for TLS or a token that can't be used. */
 export async function connectOptions(options: ClientOptions): Promise<ConnectOptions> {
   return {

@@ -1,11 +1,16 @@
-import { type Command, InvalidArgumentError, Option } from "commander";
+import { type Command, Option } from "commander";
 import { messageOf } from "../../base/errors.ts";
 import type { Client } from "../../client/client.ts";
 import { type CommandIo, exitCodeOf } from "../output/command-io.ts";
 import { countOf, printableText, quantity } from "../output/printable.ts";
 import { checkExport, exportedObjects } from "../transfer/export-file.ts";
 import { type ImportStep, importSteps } from "../transfer/import-steps.ts";
-import { addClientOptions, type ClientOptions, usageError, wholeNumber } from "./client-options.ts";
+import {
+  addClientOptions,
+  type ClientOptions,
+  usageError,
+  wholeNumberIn,
+} from "./client-options.ts";
 import { runSession, type Session } from "./client-session.ts";
 
 interface ImportOptions extends ClientOptions {
@@ -38,7 +43,7 @@ export function addImport(program: Command, io: CommandIo): void {
     .option("--yes", "confirm --prune")
     .addOption(
       new Option("--concurrency <count>", "number of writes at a time")
-        .argParser(concurrency)
+        .argParser(wholeNumberIn(1, maxConcurrency))
         .default(16),
     );
   addClientOptions(command).action(async (path: string, options: ImportOptions) => {
@@ -63,12 +68,6 @@ export function addImport(program: Command, io: CommandIo): void {
       }
     });
   });
-}
-
-function concurrency(text: string): number {
-  const parsed = wholeNumber(text);
-  if (parsed >= 1 && parsed <= maxConcurrency) return parsed;
-  throw new InvalidArgumentError(`It is from 1 to ${maxConcurrency}.`);
 }
 
 /** The writes of an import. */

@@ -12,7 +12,7 @@ import {
   requireFormat,
   timeToLive,
 } from "./client-options.ts";
-import { runSession } from "./client-session.ts";
+import { runSession, untilInterrupted } from "./client-session.ts";
 import { line } from "./object-output.ts";
 
 /** Adds `lease grant`, `keep-alive`, `revoke` and `ttl`. */
@@ -66,27 +66,25 @@ function addKeepAlive(lease: Command, io: CommandIo): void {
     .option("--once", "renew it once");
   addClientOptions(command).action(async (id: bigint, options: KeepAliveOptions) => {
     requireFormat(command, options, ["table", "json"]);
-    await runSession(io, options, async ({ client, output }) => {
-      const stopping = new AbortController();
-      const stopListening = io.onInterrupt(() => stopping.abort());
-      const signal = AbortSignal.any([stopping.signal, output.failed]);
-      const format = renewals(io, options);
-      const renew = (): Promise<number> => renewOnce(client, id, options.timeout);
-      try {
-        let ttlMs = await renew();
-        await output.write(format(id, ttlMs));
-        while (options.once !== true) {
-          await pause(client.leases.site.clock, ttlMs / 3, signal);
-          // A service that can't be reached is no reason to let the lease end.
-          ttlMs = await persist(renew, client.leases.site, signal);
+    await runSession(io, options, (session) =>
+      untilInterrupted(session, async (signal, interrupted) => {
+        const { client, output } = session;
+        const format = renewals(io, options);
+        const renew = (): Promise<number> => renewOnce(client, id, options.timeout);
+        try {
+          let ttlMs = await renew();
           await output.write(format(id, ttlMs));
+          while (options.once !== true) {
+            await pause(client.leases.site.clock, ttlMs / 3, signal);
+            // A service that can't be reached is no reason to let the lease end.
+            ttlMs = await persist(renew, client.leases.site, signal);
+            await output.write(format(id, ttlMs));
+          }
+        } catch (error) {
+          if (!interrupted.aborted) throw error;
         }
-      } catch (error) {
-        if (!stopping.signal.aborted) throw error;
-      } finally {
-        stopListening();
-      }
-    });
+      }),
+    );
   });
 }
 

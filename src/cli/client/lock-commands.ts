@@ -20,7 +20,7 @@ import {
   timeToLive,
   usageError,
 } from "./client-options.ts";
-import { runSession, type Session } from "./client-session.ts";
+import { runSession, type Session, untilInterrupted } from "./client-session.ts";
 import { line } from "./object-output.ts";
 import { runLocked } from "./run-locked.ts";
 
@@ -97,18 +97,13 @@ export function addElect(program: Command, io: CommandIo): void {
       const print = leaders(io, options);
       if (options.observe === true) {
         if (value !== undefined) usageError(command, "--observe can't be used with a value.");
-        return runSession(io, options, async ({ client, output }) => {
-          const stopping = new AbortController();
-          const stopListening = io.onInterrupt(() => stopping.abort());
-          const signal = AbortSignal.any([stopping.signal, output.failed]);
-          try {
-            for await (const leader of observeLeader(client, resource, name, signal)) {
-              await output.write(print(leader));
+        return runSession(io, options, (session) =>
+          untilInterrupted(session, async (signal) => {
+            for await (const leader of observeLeader(session.client, resource, name, signal)) {
+              await session.output.write(print(leader));
             }
-          } finally {
-            stopListening();
-          }
-        });
+          }),
+        );
       }
       const identity = value ?? hostname();
       await runSession(io, options, (session) =>

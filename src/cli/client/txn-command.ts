@@ -1,7 +1,7 @@
 import type { Command } from "commander";
 import { invalidRequest } from "../../base/errors.ts";
 import type { TransactionRequest, TransactionResult } from "../../client/calls/transaction.ts";
-import { type CommandIo, exitCodes, readAll, tableOptions } from "../output/command-io.ts";
+import { type CommandIo, exitCodes, readInput, tableOptions } from "../output/command-io.ts";
 import { printableText } from "../output/printable.ts";
 import { Table } from "../output/table.ts";
 import {
@@ -20,9 +20,6 @@ interface TxnOptions extends ClientOptions, HistoryOptions {
   readonly validateOnly?: true;
   readonly requestId?: string;
 }
-
-/** Maximum size of a transaction on standard input, in bytes: more than any store takes. */
-const maxInputBytes = 64 * 1024 * 1024;
 
 /** Adds `txn`. */
 export function addTxn(program: Command, io: CommandIo): void {
@@ -64,10 +61,7 @@ export function addTxn(program: Command, io: CommandIo): void {
 }
 
 async function readText(io: CommandIo): Promise<string> {
-  const bytes = await readAll(io.stdin, maxInputBytes);
-  if (bytes === undefined) {
-    throw invalidRequest("transaction", `Standard input has more than ${maxInputBytes} bytes.`);
-  }
+  const bytes = await readInput(io.stdin, "Standard input", "transaction");
   try {
     return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
   } catch {

@@ -1,6 +1,6 @@
 import type { Readable, Writable } from "node:stream";
 import type { Command } from "commander";
-import { messageOf, type Reason, WatchFanoutError } from "../../base/errors.ts";
+import { invalidRequest, messageOf, type Reason, WatchFanoutError } from "../../base/errors.ts";
 import { waitFor } from "../../base/wait.ts";
 import { printableText } from "./printable.ts";
 import type { TableOptions } from "./table.ts";
@@ -80,6 +80,16 @@ export async function readAll(stream: Readable, maxBytes: number): Promise<Buffe
     if (bytes > maxBytes) return undefined;
   }
   return Buffer.concat(chunks);
+}
+
+/** Maximum size of an input: far above the limit of any store, and far below the memory of this process. */
+const maxInputBytes = 64 * 1024 * 1024;
+
+/** Reads what a command is given, as a stream: `what`, for the request's `field`. Rejects with INVALID_REQUEST if it is too much. */
+export async function readInput(stream: Readable, what: string, field: string): Promise<Buffer> {
+  const content = await readAll(stream, maxInputBytes);
+  if (content !== undefined) return content;
+  throw invalidRequest(field, `${what} has more than ${maxInputBytes} bytes.`);
 }
 
 /** The exit codes of the command. */
