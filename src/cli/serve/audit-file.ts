@@ -3,7 +3,7 @@ import { stat } from "node:fs/promises";
 import { promisify } from "node:util";
 import type { Logger } from "pino";
 import type { Clock, Timer } from "../../base/clock.ts";
-import { messageOf } from "../../base/errors.ts";
+import { messageOf, systemCode } from "../../base/errors.ts";
 import { hostOf } from "../../server/limits/callers.ts";
 import type { AuditEntry, AuditLevel, AuditLog } from "../../server/server.ts";
 import { cutText } from "../output/printable.ts";
@@ -207,7 +207,7 @@ async function fileAt(path: string): Promise<string | undefined> {
     const { dev, ino } = await stat(path, { bigint: true });
     return `${dev} ${ino}`;
   } catch (error) {
-    if (error instanceof Error && "code" in error && error.code === "ENOENT") return undefined;
+    if (systemCode(error) === "ENOENT") return undefined;
     throw error;
   }
 }
@@ -250,11 +250,6 @@ const maxDropping = 1_000;
 /** The name under which the dropped lines of further callers are counted. */
 const others = "(others)";
 
-interface Caller {
-  /** Size of its lines that are not written yet, in bytes. */
-  bytes: number;
-}
-
 /** What a caller may hold, as a part of what is free then. */
 const share = 1 / 4;
 
@@ -266,7 +261,8 @@ const share = 1 / 4;
 export class AuditShares {
   readonly #maxBytes: number;
   #bytes = 0;
-  readonly #callers = new Map<string, Caller>();
+  /** Size of the lines of each caller that are not written yet, in bytes. */
+  readonly #held = new Map<string, number>();
   readonly #dropped = new Map<string, number>();
 
   /** `maxBytes`: of all lines that are not written yet. */
@@ -281,9 +277,9 @@ export class AuditShares {
 
   /** Charges a line of `bytes` to a caller. Returns false, and counts the line as dropped, if its share is used up. */
   admit(name: string, bytes: number): boolean {
-    const caller = this.#callers.get(name) ?? { bytes: 0 };
+    const held = this.#held.get(name) ?? 0;
     const free = this.#maxBytes - this.#bytes - bytes;
-    if (caller.bytes + bytes > free * share) {
+    if (held + bytes > free * share) {
       this.drop(name, 1);
       return false;
     }
@@ -293,19 +289,17 @@ export class AuditShares {
 
   /** Charges a line that is not dropped, whatever the share. */
   charge(name: string, bytes: number): void {
-    const caller = this.#callers.get(name);
-    if (caller === undefined) this.#callers.set(name, { bytes });
-    else caller.bytes += bytes;
+    this.#held.set(name, (this.#held.get(name) ?? 0) + bytes);
     this.#bytes += bytes;
   }
 
   /** A line was written, or will never be. */
   release(name: string, bytes: number): void {
-    const caller = this.#callers.get(name);
-    if (caller === undefined) return;
-    caller.bytes -= bytes;
+    const held = this.#held.get(name);
+    if (held === undefined) return;
     this.#bytes -= bytes;
-    if (caller.bytes === 0) this.#callers.delete(name);
+    if (held === bytes) this.#held.delete(name);
+    else this.#held.set(name, held - bytes);
   }
 
   /** Counts dropped lines of a caller. */

@@ -1,6 +1,6 @@
 import { Backoff } from "../../base/backoff.ts";
 import { CertificateStore } from "../../base/certificate-store.ts";
-import { type Clock, pause } from "../../base/clock.ts";
+import { pause } from "../../base/clock.ts";
 import { WatchFanoutError } from "../../base/errors.ts";
 import { OutageLog } from "../../base/logger.ts";
 import { isUnimplemented } from "../../client/calls/call-failure.ts";
@@ -254,7 +254,7 @@ export class Relay implements RelayedUpstream {
     const asked = this.#clientOf(address).resources({ signal, timeoutMs: pollTimeoutMs });
     return this.#observe(asked, isSelective, ({ name, staleForMs }) => {
       const followed = this.#followed.get(name);
-      if (followed?.address === address) followed.observeStaleness(staleForMs);
+      if (followed?.address === address) followed.observe(staleForMs);
     });
   }
 
@@ -298,21 +298,12 @@ export class Relay implements RelayedUpstream {
 }
 
 /** The server whose etcd API the storage of a resource uses. */
-class Followed implements FollowedServer {
-  readonly #staleness: ReportedStaleness;
+class Followed extends ReportedStaleness implements FollowedServer {
   /** Where its watch was opened last; undefined before that. */
   address: string | undefined;
 
-  constructor(clock: Clock) {
-    this.#staleness = new ReportedStaleness(clock);
-  }
-
   get staleForMs(): number | undefined {
-    return this.#staleness.ms;
-  }
-
-  observeStaleness(staleForMs: number | undefined): void {
-    this.#staleness.observe(staleForMs);
+    return this.ms;
   }
 
   opens(endpoint: string): void {
