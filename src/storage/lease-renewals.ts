@@ -1,5 +1,5 @@
 import type { Clock, Timer } from "../base/clock.ts";
-import { upstreamUnavailable, WatchFanoutError } from "../base/errors.ts";
+import { toError, upstreamUnavailable, WatchFanoutError } from "../base/errors.ts";
 import { Fifo } from "../base/fifo.ts";
 import { abortable } from "../base/wait.ts";
 import { Renewal, RenewalRequest } from "./lease-renewal.ts";
@@ -238,7 +238,7 @@ export class LeaseRenewals {
         this.#heardAt = clock.now();
         this.#send();
       },
-      (error: unknown) => listener.ended(error instanceof Error ? error : new Error(String(error))),
+      (error: unknown) => listener.ended(toError(error)),
     );
   }
 

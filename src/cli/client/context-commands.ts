@@ -1,6 +1,6 @@
 import { resolve } from "node:path";
 import { Command, CommanderError, Option } from "commander";
-import { invalidRequest } from "../../base/errors.ts";
+import { invalidRequest, messageOf } from "../../base/errors.ts";
 import { isToken, maxTokenBytes, tokenRule } from "../../wire/bearer-token.ts";
 import { type Context, contextFields, fileFields } from "../contexts/context-file.ts";
 import { configOption, contextFile, parsedValue } from "../contexts/use-context.ts";
@@ -142,7 +142,7 @@ function checkFlag(command: Command, option: Option, text: string): void {
   try {
     parsedValue(option, text, option.long ?? "");
   } catch (error) {
-    usageError(command, error instanceof Error ? error.message : String(error));
+    usageError(command, messageOf(error));
   }
 }
 

@@ -1,7 +1,7 @@
 import { Backoff } from "../../base/backoff.ts";
 import { CertificateStore } from "../../base/certificate-store.ts";
 import { pause } from "../../base/clock.ts";
-import { WatchFanoutError } from "../../base/errors.ts";
+import { messageOf, WatchFanoutError } from "../../base/errors.ts";
 import { OutageLog } from "../../base/logger.ts";
 import { isUnimplemented } from "../../client/calls/call-failure.ts";
 import type { Endpoint } from "../../client/calls/endpoints.ts";
@@ -121,7 +121,7 @@ export class Relay implements RelayedUpstream {
           return answered.value;
         }
         signal.throwIfAborted();
-        const why = failure instanceof Error ? failure.message : String(failure);
+        const why = messageOf(failure);
         const kind = failure instanceof WatchFanoutError ? failure.reason : "";
         outage.failed(kind, { err: failure }, "the upstream does not respond");
         if (known !== undefined) return known;

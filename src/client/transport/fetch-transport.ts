@@ -1,4 +1,5 @@
 import type { Clock } from "../../base/clock.ts";
+import { messageOf } from "../../base/errors.ts";
 import { type Channel, codes, connectivity } from "../../base/grpc-codes.ts";
 import { textOf } from "../../protobuf/text.ts";
 import { type CallError, callError } from "../../wire/call-error.ts";
@@ -263,8 +264,7 @@ function decoded<Response>({ path, decode }: Method<never, Response>, bytes: Uin
   try {
     return decode(bytes);
   } catch (error) {
-    const why = error instanceof Error ? error.message : String(error);
-    throw callError(codes.INTERNAL, `The response of ${path} ${why}`);
+    throw callError(codes.INTERNAL, `The response of ${path} ${messageOf(error)}`);
   }
 }
 

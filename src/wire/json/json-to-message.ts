@@ -1,3 +1,4 @@
+import { messageOf } from "../../base/errors.ts";
 import { varintSize, WireWriter } from "../../protobuf/wire-writer.ts";
 import { InvalidJson } from "./invalid-json.ts";
 import { camelCase, type Field, type FieldType, type Message } from "./message-type.ts";
@@ -123,8 +124,7 @@ function parse(text: string, reviver?: (key: string, value: unknown) => unknown)
     return JSON.parse(text, reviver);
   } catch (error) {
     // A RangeError: it is nested too deeply for the reviver.
-    const why = error instanceof Error ? error.message : String(error);
-    throw new InvalidJson(`proto: syntax error: ${why}`);
+    throw new InvalidJson(`proto: syntax error: ${messageOf(error)}`);
   }
 }
 
