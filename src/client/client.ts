@@ -56,6 +56,7 @@ import type {
 } from "./watch/client-calls.ts";
 import { requestedWatch } from "./watch/requested-watches.ts";
 import {
+  allPages,
   checkReadAt,
   decodeHistoryPage,
   decodeObjectResult,
@@ -78,7 +79,11 @@ const maxResources = 100_000;
  * timeout of the call; a write is retried only if it is certain that nothing was written, or with `retryUnknown`.
  */
 export class Client implements ClientCalls {
-  readonly #connection: Connection;
+  /**
+   * What makes its calls.
+   * @internal
+   */
+  readonly connection: Connection;
   readonly #clock: Clock;
   readonly #random: () => number;
   readonly #separateStreams: WatchStreams;
@@ -89,36 +94,29 @@ export class Client implements ClientCalls {
   constructor(options: ConnectOptions, platform: Platform) {
     this.#clock = options.clock ?? keepAliveClock;
     this.#random = options.random ?? Math.random;
-    this.#connection = new Connection(options, platform, this.#clock, this.#random);
-    this.#writes = new Writes(this.#connection);
+    this.connection = new Connection(options, platform, this.#clock, this.#random);
+    this.#writes = new Writes(this.connection);
     this.#separateStreams = {
       open: (request, signal, onServer) =>
-        this.#connection.stream(withRequest(listWatchMethods.Watch, request), signal, onServer),
-      closing: this.#connection.closing,
+        this.connection.stream(withRequest(listWatchMethods.Watch, request), signal, onServer),
+      closing: this.connection.closing,
     };
-  }
-
-  /**
-   * What makes its calls.
-   * @internal
-   */
-  get connection(): Connection {
-    return this.#connection;
   }
 
   /** @internal */
   credentials(signal: AbortSignal): Promise<OwnCredentials> {
-    return this.#connection.credentials(signal);
+    return this.connection.credentials(signal);
   }
 
   /** What is known of the connections to the servers. */
   get reachability(): Reachability {
-    return this.#connection.reachability;
+    return this.connection.reachability;
   }
 
   /** The leases of the store: granted, kept alive on one stream, revoked. A Session is easier to use. */
   get leases(): Leases {
-    const [connection, clock, random] = [this.#connection, this.#clock, this.#random];
+    const { connection } = this;
+    const [clock, random] = [this.#clock, this.#random];
     this.#leases ??= new Leases({ connection, clock, random });
     return this.#leases;
   }
@@ -136,7 +134,7 @@ export class Client implements ClientCalls {
   /** Reads one object. Rejects with OBJECT_NOT_FOUND if the key does not exist. */
   async get(resource: string, key: string, options: GetOptions = {}): Promise<ObjectResult> {
     const request = { resource, key, ...wireView(options), ...wirePosition(options) };
-    const response = await this.#connection.read(listWatchMethods.Get, request, options);
+    const response = await this.connection.read(listWatchMethods.Get, request, options);
     const result = decodeObjectResult(key, response);
     checkReadAt(options.at, result.revision);
     return result;
@@ -146,20 +144,14 @@ export class Client implements ClientCalls {
   async batchGet(names: readonly ObjectName[], options: ReadOptions = {}): Promise<BatchGetResult> {
     const objects = names.map(({ resource, key }) => ({ resource, key }));
     const request = { objects, ...wirePosition(options) };
-    const response = await this.#connection.read(listWatchMethods.BatchGet, request, options);
+    const response = await this.connection.read(listWatchMethods.BatchGet, request, options);
     return decodeBatchGet(names, options.at, response);
   }
 
   /** Lists objects, page by page. Each page is requested when the iteration reaches it, and all are of one revision. */
-  async *list(resource: string, options: ListOptions = {}): AsyncGenerator<Page, void, void> {
-    let pageToken = "";
-    const pages = new JoinedPages("", undefined, "", options.order);
-    do {
-      const page = await this.page(resource, { ...options, pageToken });
-      pages.check(page);
-      yield page;
-      pageToken = page.nextPageToken;
-    } while (pageToken !== "");
+  list(resource: string, options: ListOptions = {}): AsyncGenerator<Page, void, void> {
+    const joined = new JoinedPages("", undefined, "", options.order);
+    return allPages(joined, (pageToken) => this.page(resource, { ...options, pageToken }));
   }
 
   /** Requests a single page, for callers that handle page tokens themselves. `list` requests all pages. */
@@ -174,10 +166,7 @@ export class Client implements ClientCalls {
       ...wireSelection(options),
       ...wirePosition(options),
     };
-    return decodePage(
-      await this.#connection.read(listWatchMethods.List, request, options),
-      options,
-    );
+    return decodePage(await this.connection.read(listWatchMethods.List, request, options), options);
   }
 
   /**
@@ -190,7 +179,7 @@ export class Client implements ClientCalls {
       ...wireSelection(options),
       ...wirePosition(options),
     };
-    const response = await this.#connection.read(listWatchMethods.List, request, options);
+    const response = await this.connection.read(listWatchMethods.List, request, options);
     const { remaining_item_count: count, items, history_id: historyId } = response;
     if (count === undefined || items.length > 0) {
       throw invalidRequest(
@@ -211,19 +200,14 @@ export class Client implements ClientCalls {
    * Throws HISTORY_CHANGED if the store was restored since the first page, REVISION_TOO_OLD if `revision` is compacted, and
    * INVALID_REQUEST if the server is of a version that does not have this call.
    */
-  async *history(
+  history(
     resource: string,
     key: string,
     options: HistoryOptions = {},
   ): AsyncGenerator<HistoryPage, void, void> {
-    let pageToken = "";
-    const pages = new JoinedHistory();
-    do {
-      const page = await this.historyPage(resource, key, { ...options, pageToken });
-      pages.check(page);
-      yield page;
-      pageToken = page.nextPageToken;
-    } while (pageToken !== "");
+    return allPages(new JoinedHistory(), (pageToken) =>
+      this.historyPage(resource, key, { ...options, pageToken }),
+    );
   }
 
   /** Requests a single page of `history`, for callers that handle page tokens themselves. */
@@ -238,7 +222,7 @@ export class Client implements ClientCalls {
       history_id: options.historyId ?? "",
       view: `VIEW_${options.view ?? "UNSPECIFIED"}` as const,
     };
-    const response = await this.#connection.read(listWatchMethods.History, request, options);
+    const response = await this.connection.read(listWatchMethods.History, request, options);
     return decodeHistoryPage(key, response, options.revision);
   }
 
@@ -265,7 +249,7 @@ export class Client implements ClientCalls {
    */
   subscribe(options: SubscriptionOptions = {}): Subscription {
     const deps = {
-      ...{ calls: this, connection: this.#connection, clock: this.#clock, random: this.#random },
+      ...{ calls: this, connection: this.connection, clock: this.#clock, random: this.#random },
       watch: this.#watch,
     };
     return new Subscription(deps, options);
@@ -280,7 +264,7 @@ export class Client implements ClientCalls {
     for (;;) {
       const after = resources.at(-1)?.name ?? "";
       const request = { after_name: after, check_path: options.checkPath ?? false };
-      const page = await this.#connection.read(listWatchMethods.Resources, request, options);
+      const page = await this.connection.read(listWatchMethods.Resources, request, options);
       resources.push(...page.resources.map(decodeResourceInfo));
       if (!page.has_more) return resources;
       const isMore = page.resources.length > 0 && resources.length < maxResources;
@@ -297,7 +281,7 @@ export class Client implements ClientCalls {
     options: Pick<ReadOptions, "signal" | "timeoutMs"> = {},
   ): Promise<boolean> {
     try {
-      const { status } = await this.#connection.read(healthMethods.Check, { service }, options);
+      const { status } = await this.connection.read(healthMethods.Check, { service }, options);
       return status === "SERVING";
     } catch (error) {
       if (!(error instanceof WatchFanoutError && isNotFound(error))) throw error;
@@ -402,7 +386,7 @@ export class Client implements ClientCalls {
    * write that was sent fails with OUTCOME_UNKNOWN. Idempotent.
    */
   close(): void {
-    this.#connection.close();
+    this.connection.close();
   }
 
   /** The same as `close`, for `using`. */

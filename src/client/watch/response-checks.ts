@@ -261,6 +261,20 @@ export class JoinedHistory {
   }
 }
 
+/** Yields all pages, as `joined` checks them. Each is requested when the iteration reaches it. */
+export async function* allPages<P extends { readonly nextPageToken: string }>(
+  joined: { check(page: P): void },
+  request: (pageToken: string) => Promise<P>,
+): AsyncGenerator<P, void, void> {
+  let pageToken = "";
+  do {
+    const page = await request(pageToken);
+    joined.check(page);
+    yield page;
+    pageToken = page.nextPageToken;
+  } while (pageToken !== "");
+}
+
 /**
  * What a server may send on a stream, by its request. A faulty server must not move a client back, or make it pass
  * over changes.
