@@ -166,7 +166,7 @@ async function replay(
     const { head, bytes } = read;
     // After a damaged part of another log.
     if (head.revision !== state.revision) continue;
-    state.identify(head.historyId);
+    state.historyId = head.historyId;
     const take = (record: LogRecord): void => state.take(record);
     await loading.turns.run(state, readLog(bytes, head, take), loading.signal);
     state.cut();
@@ -248,48 +248,24 @@ class ReplayedState {
   readonly #changes = new Map<string, StoredObject | undefined>();
   /** The events of an atomic batch that is not complete. */
   #open: WatchEvent[] = [];
-  #events: WatchEvent[] = [];
-  #eventsAfter: number | undefined;
-  #historyId: string;
-  #revision: number;
-  #syncedAt: number;
+  events: WatchEvent[] = [];
+  /** The revision of the last atomic batch, of which not every event is there; undefined: all batches have every event. */
+  eventsAfter: number | undefined;
+  historyId: string;
+  revision: number;
+  syncedAt: number;
 
   constructor(head: FileHead, objects: StoredObject[]) {
     this.lineage = head.lineage;
-    this.#historyId = head.historyId;
-    this.#revision = head.revision;
-    this.#syncedAt = head.syncedAt;
+    this.historyId = head.historyId;
+    this.revision = head.revision;
+    this.syncedAt = head.syncedAt;
     this.#objects = objects;
-  }
-
-  get historyId(): string {
-    return this.#historyId;
-  }
-
-  get revision(): number {
-    return this.#revision;
-  }
-
-  get syncedAt(): number {
-    return this.#syncedAt;
-  }
-
-  get events(): readonly WatchEvent[] {
-    return this.#events;
-  }
-
-  /** The revision of the last atomic batch, of which not every event is there; undefined: all batches have every event. */
-  get eventsAfter(): number | undefined {
-    return this.#eventsAfter;
-  }
-
-  identify(historyId: string): void {
-    this.#historyId = historyId;
   }
 
   take(record: LogRecord): void {
     if ("historyId" in record) {
-      this.#historyId = record.historyId;
+      this.historyId = record.historyId;
       return;
     }
     const { revision, events, isAtomic, syncedAt } = record;
@@ -297,14 +273,14 @@ class ReplayedState {
     if (revision === undefined) return;
     for (const event of this.#open) this.#apply(event);
     if (isAtomic) {
-      this.#events = [];
-      this.#eventsAfter = revision;
+      this.events = [];
+      this.eventsAfter = revision;
     } else {
-      for (const event of this.#open) this.#events.push(event);
+      for (const event of this.#open) this.events.push(event);
     }
     this.#open = [];
-    this.#revision = revision;
-    this.#syncedAt = syncedAt;
+    this.revision = revision;
+    this.syncedAt = syncedAt;
   }
 
   /** Drops an atomic batch that the end of a log has cut off. */

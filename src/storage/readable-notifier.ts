@@ -4,23 +4,14 @@
  */
 export class ReadableNotifier {
   readonly #isReadable: () => boolean;
-  #listener: () => void = () => {};
-  /** Whether the reader has found nothing since the last call. A new stream counts as read. */
-  #isWaiting = true;
+  listener: () => void = () => {};
+  /** To be set by each read: whether it returned nothing and more may follow. A new stream counts as read. */
+  isWaiting = true;
   #isScheduled = false;
 
   /** `isReadable` returns whether a read would return a batch or the stream has ended. */
   constructor(isReadable: () => boolean) {
     this.#isReadable = isReadable;
-  }
-
-  set listener(listener: () => void) {
-    this.#listener = listener;
-  }
-
-  /** To be set by each read: whether it returned nothing and more may follow. */
-  set isWaiting(isWaiting: boolean) {
-    this.#isWaiting = isWaiting;
   }
 
   /** To be called when there is something to read, or the stream has ended. */
@@ -29,9 +20,9 @@ export class ReadableNotifier {
     this.#isScheduled = true;
     queueMicrotask(() => {
       this.#isScheduled = false;
-      if (!this.#isWaiting || !this.#isReadable()) return;
-      this.#isWaiting = false;
-      this.#listener();
+      if (!this.isWaiting || !this.#isReadable()) return;
+      this.isWaiting = false;
+      this.listener();
     });
   }
 }

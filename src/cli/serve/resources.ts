@@ -63,7 +63,8 @@ export class ProcessResources {
   /** Those whose storage is etcd. */
   readonly ofEtcd = new Map<string, EtcdStorage>();
   readonly #config: Config;
-  readonly #etcd: EtcdClient | undefined;
+  /** etcd, as the storages use it. Undefined: they do not. */
+  readonly etcd: EtcdClient | undefined;
   /** What the resources share: transactions over them, and leases. */
   readonly store: Store;
   readonly #memory: MemoryStore | undefined;
@@ -77,11 +78,11 @@ export class ProcessResources {
     this.#config = config;
     // With etcd's API a relay has one cache for both, filled by the etcd API of the next server.
     const etcd = config.etcd ?? (config.data === undefined ? config.etcdApi?.next : undefined);
-    this.#etcd = etcd && openEtcd(etcd, config, context);
+    this.etcd = etcd && openEtcd(etcd, config, context);
     const { maxDeletedObjects } = config.limits;
-    if (this.#etcd !== undefined) {
+    if (this.etcd !== undefined) {
       const prefixes = new Map(config.resources.map(({ name, prefix }) => [name, prefix]));
-      this.store = new EtcdStore(this.#etcd, { prefixes, maxDeletedObjects });
+      this.store = new EtcdStore(this.etcd, { prefixes, maxDeletedObjects });
     } else if (deps.relay !== undefined) {
       this.store = deps.relay.storeOf(config.resources);
     } else {
@@ -95,11 +96,6 @@ export class ProcessResources {
     for (const resource of config.resources) {
       this.#open(resource, this.#storageOf(resource, deps), backfillQueue, deps);
     }
-  }
-
-  /** etcd, as the storages use it. Undefined: they do not. */
-  get etcd(): EtcdClient | undefined {
-    return this.#etcd;
   }
 
   /** What the etcd API serves from the caches. */
@@ -135,7 +131,7 @@ export class ProcessResources {
     // crash at the question.
     if (this.ofEtcd.size === 0) return;
     try {
-      await this.#etcd?.checkVersions();
+      await this.etcd?.checkVersions();
     } catch (error) {
       if (!(error instanceof UnsupportedEtcdError)) throw error;
       const way =
@@ -149,7 +145,7 @@ export class ProcessResources {
   /** Closes them in reverse order, and then what their storages share. */
   async close(): Promise<void> {
     for (const close of this.#closing.splice(0).reverse()) await close();
-    await this.#etcd?.close();
+    await this.etcd?.close();
   }
 
   /** The key with the id of the history. */
@@ -168,13 +164,13 @@ export class ProcessResources {
     const { name, prefix } = resource;
     if (this.#memory !== undefined)
       return new MemoryStorage({ store: this.#memory, resource: name, prefix });
-    if (this.#etcd === undefined) {
+    if (this.etcd === undefined) {
       if (relay !== undefined) return relay.storageOf(resource);
       throw new Error("There is neither etcd, nor a server to follow, nor an embedded store.");
     }
     const named = logger.child({ resource: name });
     const followed = relay?.followedBy(resource);
-    const storage = new EtcdStorage(this.#etcd, { prefix, logger: named, followed });
+    const storage = new EtcdStorage(this.etcd, { prefix, logger: named, followed });
     this.ofEtcd.set(name, storage);
     return storage;
   }

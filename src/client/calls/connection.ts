@@ -70,7 +70,8 @@ export const defaultMaxMessageBytes = 32 * 1024 ** 2;
 /** Makes calls: selects a server, and retries where that is safe and can help. */
 export class Connection {
   readonly #endpoints: Endpoints;
-  readonly #reachability: ServerReachability;
+  /** What is known of the connections, for the pauses of streams. */
+  readonly reachability: Reachability;
   readonly #hedging: Hedging;
   readonly #timeoutMs: number;
   readonly #connectTimeoutMs: number;
@@ -108,7 +109,7 @@ export class Connection {
     const servers = platform.servers(options, settings, clock);
     this.#certificate = () => servers[0]?.certificate?.();
     this.#endpoints = new Endpoints(servers, { clock, random });
-    this.#reachability = this.#observed(clock);
+    this.reachability = this.#observed(clock);
     const hedgingDelayMs = positive(
       "hedgingDelayMs",
       options.hedgingDelayMs ?? defaultHedgingDelayMs,
@@ -188,11 +189,6 @@ export class Connection {
   /** Whether there are several servers. */
   get hasSeveral(): boolean {
     return this.#endpoints.count > 1;
-  }
-
-  /** What is known of the connections, for the pauses of streams. */
-  get reachability(): Reachability {
-    return this.#reachability;
   }
 
   /** Aborted when the connection is closed, so that pauses between retries end. */

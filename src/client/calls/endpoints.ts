@@ -175,7 +175,8 @@ export class Endpoint {
  * for a while, and passed over until it has a connection again, unless that is true of all.
  */
 export class Endpoints {
-  readonly #all: readonly Endpoint[];
+  /** All servers. */
+  readonly all: readonly Endpoint[];
   #next: number;
   #isClosed = false;
 
@@ -183,13 +184,13 @@ export class Endpoints {
   constructor(servers: readonly ServerAddress[], settings: EndpointSettings) {
     const { random } = settings;
     if (servers.length === 0) throw noAddress();
-    this.#all = servers.map((server) => new Endpoint(server, settings));
+    this.all = servers.map((server) => new Endpoint(server, settings));
     // Clients with the same list of addresses must not all start at the same server.
     this.#next = Math.floor(random() * servers.length);
   }
 
   get count(): number {
-    return this.#all.length;
+    return this.all.length;
   }
 
   /**
@@ -204,7 +205,7 @@ export class Endpoints {
     if (this.#isClosed) throw new ClosedError("INVALID_REQUEST", "This client is closed.");
     const isUsable = preferred !== undefined && !tried.has(preferred);
     if (isUsable && preferred.ejectedForMs === 0) return preferred;
-    const inTurn = [...this.#all.slice(this.#next), ...this.#all.slice(0, this.#next)];
+    const inTurn = [...this.all.slice(this.#next), ...this.all.slice(0, this.#next)];
     const left = inTurn.filter((endpoint) => !tried.has(endpoint));
     const [first, ...others] = left.length > 0 ? left : inTurn;
     if (first === undefined) throw noAddress();
@@ -216,28 +217,23 @@ export class Endpoints {
         other.open[kind] - best.open[kind];
       if (before < 0) best = other;
     }
-    this.#next = (this.#all.indexOf(best) + 1) % this.#all.length;
+    this.#next = (this.all.indexOf(best) + 1) % this.all.length;
     return best;
   }
 
   /** The servers that are not in `tried`, if all of these are unreachable; otherwise none. */
   unreachable(tried: ReadonlySet<Endpoint>): readonly Endpoint[] {
-    const left = this.#all.filter((endpoint) => !tried.has(endpoint));
+    const left = this.all.filter((endpoint) => !tried.has(endpoint));
     return left.every(({ isUnreachable }) => isUnreachable) ? left : [];
   }
 
   /** Whether a server is ready while another one is ejected. */
   get hasAlternative(): boolean {
-    return this.#all.some(isEjected) && this.#all.some(({ isReady }) => isReady);
+    return this.all.some(isEjected) && this.all.some(({ isReady }) => isReady);
   }
 
   get isClosed(): boolean {
     return this.#isClosed;
-  }
-
-  /** All servers. */
-  get all(): readonly Endpoint[] {
-    return this.#all;
   }
 
   /**
@@ -246,7 +242,7 @@ export class Endpoints {
    */
   other(than: Endpoint, tried: ReadonlySet<Endpoint> = new Set()): Endpoint | undefined {
     let best: Endpoint | undefined;
-    for (const endpoint of this.#all) {
+    for (const endpoint of this.all) {
       if (endpoint === than || isEjected(endpoint)) continue;
       const before =
         best === undefined
@@ -260,7 +256,7 @@ export class Endpoints {
 
   close(): void {
     this.#isClosed = true;
-    for (const endpoint of this.#all) endpoint.close();
+    for (const endpoint of this.all) endpoint.close();
   }
 }
 

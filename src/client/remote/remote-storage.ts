@@ -75,7 +75,8 @@ const linearizable: RevisionRequirement = { match: "LINEARIZABLE" };
  */
 export class RemoteStorage implements Storage {
   readonly #client: ClientCalls;
-  readonly #resource: string;
+  /** The name of the resource. */
+  readonly resource: string;
   readonly #selectors: SelectorOptions;
   readonly #delivery: Delivery;
   readonly #lister: RemoteLister;
@@ -91,7 +92,7 @@ export class RemoteStorage implements Storage {
   constructor(options: RemoteStorageOptions) {
     const { client, resource, labelSelector, fieldSelector, clock = systemClock } = options;
     this.#client = client;
-    this.#resource = resource;
+    this.resource = resource;
     this.#history = new HistoryAlias(options.upstream);
     this.#selectors = { labelSelector, fieldSelector };
     this.#delivery = options.delivery ?? "EVERY_EVENT";
@@ -116,11 +117,6 @@ export class RemoteStorage implements Storage {
     return this.#client.reachability;
   }
 
-  /** The name of the resource. */
-  get resource(): string {
-    return this.#resource;
-  }
-
   /** Reads one object. See Storage. */
   async get(request: GetRequest): Promise<GetResult> {
     this.#enter(request.signal);
@@ -143,7 +139,7 @@ export class RemoteStorage implements Storage {
     if (this.#isSelective) {
       throw invalidRequest("labelSelector", "A storage with selectors has no histories.");
     }
-    const page = await this.#history.naming(readHistory(this.#client, this.#resource, request));
+    const page = await this.#history.naming(readHistory(this.#client, this.resource, request));
     return { ...page, historyId: this.#history.observe(page.historyId) };
   }
 
@@ -176,7 +172,7 @@ export class RemoteStorage implements Storage {
     const { key, value, ttlSeconds } = request;
     return this.#write((historyId) => {
       const ttlMs = ttlSeconds === undefined ? undefined : ttlSeconds * 1_000;
-      return this.#client.put(this.#resource, key, value, { ...request, ttlMs, historyId });
+      return this.#client.put(this.resource, key, value, { ...request, ttlMs, historyId });
     }, request.historyId);
   }
 
@@ -184,7 +180,7 @@ export class RemoteStorage implements Storage {
     this.#enter(request.signal);
     checkDelete(request);
     return this.#write((historyId) => {
-      return this.#client.delete(this.#resource, request.key, { ...request, historyId });
+      return this.#client.delete(this.resource, request.key, { ...request, historyId });
     }, request.historyId);
   }
 
@@ -257,7 +253,7 @@ export class RemoteStorage implements Storage {
 
   async #get({ key, at, signal }: GetRequest): Promise<GetResult> {
     try {
-      const { revision, object, historyId } = await this.#client.get(this.#resource, key, {
+      const { revision, object, historyId } = await this.#client.get(this.resource, key, {
         ...{ at, signal },
       });
       return { revision, object, historyId: this.#history.observe(historyId) };
@@ -294,7 +290,7 @@ export class RemoteStorage implements Storage {
     let asked = "";
     try {
       asked = this.#history.atServer(options.historyId || undefined) ?? this.#history.server;
-      const batches = this.#client.watch(this.#resource, {
+      const batches = this.#client.watch(this.resource, {
         ...options,
         ...this.#selectors,
         historyId: asked,
@@ -330,7 +326,7 @@ export class RemoteStorage implements Storage {
   }
 
   async #page(options: PageOptions): Promise<Page> {
-    const page = await this.#history.naming(this.#client.page(this.#resource, options));
+    const page = await this.#history.naming(this.#client.page(this.resource, options));
     this.#history.observe(page.historyId);
     if (options.at?.match !== "EXACT") this.#staleness.observe(page.staleForMs);
     return page;

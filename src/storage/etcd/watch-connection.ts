@@ -39,7 +39,8 @@ interface WatchConnectionDeps {
 export class WatchConnection {
   readonly #deps: WatchConnectionDeps;
   readonly #progress: ProgressRequester;
-  #member: Member | undefined;
+  /** The member that the stream is on; undefined before one is chosen. */
+  member: Member | undefined;
   #call: WatchCall | undefined;
   #attempt = 0;
   #creating: Timer | undefined;
@@ -54,15 +55,6 @@ export class WatchConnection {
       () => this.#call?.write({ progress_request: {} }),
       () => deps.onError(this.failure("no longer responds on a watch")),
     );
-  }
-
-  /** The member that the stream is on; undefined before one is chosen. */
-  get member(): Member | undefined {
-    return this.#member;
-  }
-
-  set member(member: Member) {
-    this.#member = member;
   }
 
   /** Counts the streams: what came on an earlier one is dropped. */
@@ -151,7 +143,7 @@ export class WatchConnection {
 
   /** An UPSTREAM_UNAVAILABLE error that says what the member did. */
   failure(what: string): WatchFanoutError {
-    const endpoint = this.#member?.endpoint ?? "";
+    const endpoint = this.member?.endpoint ?? "";
     return upstreamUnavailable(
       `The etcd at ${endpoint} ${what}. Watch again from the last revision.`,
     );

@@ -29,7 +29,8 @@ export interface RangeRequest extends PageBounds {
  */
 export class Reads {
   readonly #data: MvccStore;
-  #past: JournalReads | undefined;
+  /** Where the history is that is not in memory; undefined: nowhere. */
+  past: JournalReads | undefined;
   /** The revision that a caller has compacted at. */
   #compacted = 0;
 
@@ -37,19 +38,10 @@ export class Reads {
     this.#data = data;
   }
 
-  /** Where the history is that is not in memory; undefined: nowhere. */
-  get past(): JournalReads | undefined {
-    return this.#past;
-  }
-
-  set past(past: JournalReads) {
-    this.#past = past;
-  }
-
   /** The oldest revision that can be read at and watched from. */
   get oldest(): number {
-    if (this.#past === undefined) return this.#data.log.oldest;
-    const oldest = Math.max(this.#past.oldest, this.#compacted);
+    if (this.past === undefined) return this.#data.log.oldest;
+    const oldest = Math.max(this.past.oldest, this.#compacted);
     // Nothing was written at revision 1, so all is known after revision 0 as well.
     return oldest === 1 ? 0 : oldest;
   }
@@ -120,7 +112,7 @@ export class Reads {
     );
     const key = keys.whole(request.key);
     const page = new HistoryPage(request);
-    const past = this.#past;
+    const past = this.past;
     // Memory has all changes after this one, and of each key the one before these.
     const inMemory = this.#data.log.oldest;
     const isLonger = past !== undefined && inMemory > this.oldest;
@@ -141,7 +133,7 @@ export class Reads {
 
   /** The journal, if the state at this revision is not in memory. */
   #pastOf(revision: number): JournalReads | undefined {
-    return revision < this.#data.log.oldest ? this.#past : undefined;
+    return revision < this.#data.log.oldest ? this.past : undefined;
   }
 }
 
