@@ -1,8 +1,8 @@
 import type { Logger } from "pino";
 import type { Clock } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
-import { startOf } from "../base/text-memory.ts";
 import { Rate } from "../base/rate.ts";
+import { startOf } from "../base/text-memory.ts";
 import { InvalidValue } from "./any-types.ts";
 
 /** Lines that are logged at once, and then per second: a writer chooses how often a value becomes invalid. */
