@@ -1,9 +1,9 @@
-import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { messageOf } from "../../../base/errors.ts";
 import type { Http1Page } from "../../listener/http1.ts";
 import type { CallingPages } from "../admin.ts";
+import { htmlPage, scriptPage } from "../html-page.ts";
 import { LiveCalls, type LiveTarget } from "./live-calls.ts";
 
 interface LivePagesOptions {
@@ -48,7 +48,7 @@ export class LivePages implements CallingPages {
       const remedy = "Run node scripts/live-page.ts, which makes it.";
       return { status: 503, body: `There is no script: ${messageOf(error)}. ${remedy}\n` };
     }
-    return { status: 200, body: this.#script, contentType: "text/javascript; charset=utf-8" };
+    return scriptPage(this.#script);
   }
 
   /** Serves a call of the page. Returns what refuses it; undefined: it is being served. */
@@ -64,33 +64,9 @@ export class LivePages implements CallingPages {
   }
 }
 
-/** The page, and the policy that allows its own style and script and nothing else. */
 function loadPage(): Http1Page {
   const css = contentOf("../status/page/status.css") + contentOf("./page/live.css");
-  const hash = createHash("sha256").update(css).digest("base64");
-  return {
-    status: 200,
-    // A function, since a text may contain the special patterns of `replace`.
-    body: contentOf("./page/live.html").replace(
-      /<style>.*<\/style>/s,
-      () => `<style>${css}</style>`,
-    ),
-    contentType: "text/html; charset=utf-8",
-    headers: {
-      "content-security-policy": [
-        "default-src 'none'",
-        `style-src 'sha256-${hash}'`,
-        "script-src 'self'",
-        "connect-src 'self'",
-        "img-src data:",
-        "base-uri 'none'",
-        "form-action 'none'",
-        "frame-ancestors 'none'",
-      ].join("; "),
-      "referrer-policy": "no-referrer",
-      "x-frame-options": "DENY",
-    },
-  };
+  return htmlPage(contentOf("./page/live.html"), css);
 }
 
 function contentOf(path: string): string {

@@ -1,4 +1,3 @@
-import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import type { ServerResponse } from "node:http";
 import type { Logger } from "pino";
@@ -6,6 +5,7 @@ import type { Clock, Timer } from "../../../base/clock.ts";
 import { Gate } from "../../../base/gate.ts";
 import type { Http1Page } from "../../listener/http1.ts";
 import type { AdminEvents, AdminPages } from "../admin.ts";
+import { htmlPage, scriptPage } from "../html-page.ts";
 import type { Overview, StreamsReport } from "./status.ts";
 import { parseStreamQuery, type StreamQuery, StreamQueryError } from "./stream-query.ts";
 
@@ -25,45 +25,15 @@ const modules = [
 /** The paths of the modules. */
 const scriptPaths: readonly string[] = modules.map((name) => `/status/${name}.js`);
 
-/** The status page, and the policy that allows its own style and scripts and nothing else. */
-interface StatusPage {
-  readonly html: string;
-  readonly contentSecurityPolicy: string;
-  /** The modules, by their paths. */
-  readonly scripts: ReadonlyMap<string, string>;
-}
-
-/** Reads the page from its files. */
-function loadStatusPage(hasLivePage: boolean): StatusPage {
-  const css = contentOf("status.css") + contentOf("overview.css");
-  // A function, since a text may contain the special patterns of `replace`.
-  const html = contentOf("status.html").replace(
-    /<style>.*<\/style>/s,
-    () => `<style>${css}</style>`,
-  );
-  return {
-    html: hasLivePage ? html : html.replace(/<a href="\/live">.*?<\/a> /, ""),
-    scripts: new Map(scriptPaths.map((path) => [path, contentOf(path.slice("/status/".length))])),
-    contentSecurityPolicy: [
-      "default-src 'none'",
-      `style-src '${hashOf(css)}'`,
-      // Everything else that this port serves has a type that is no script.
-      "script-src 'self'",
-      "connect-src 'self'",
-      "img-src data:",
-      "base-uri 'none'",
-      "form-action 'none'",
-      "frame-ancestors 'none'",
-    ].join("; "),
-  };
+/** `hasLivePage`: it links to the live page. */
+function loadStatusPage(hasLivePage: boolean): Http1Page {
+  const html = contentOf("status.html");
+  const linked = hasLivePage ? html : html.replace(/<a href="\/live">.*?<\/a> /, "");
+  return htmlPage(linked, contentOf("status.css") + contentOf("overview.css"));
 }
 
 function contentOf(name: string): string {
   return readFileSync(new URL(`./page/${name}`, import.meta.url), "utf8");
-}
-
-function hashOf(text: string): string {
-  return `sha256-${createHash("sha256").update(text).digest("base64")}`;
 }
 
 /** Where the status comes from. Each call computes it again. */
@@ -87,7 +57,9 @@ export class StatusPages implements AdminPages {
   readonly #streams: ResponseCache;
   readonly #viewers: Viewers;
   readonly #hasLivePage: boolean;
-  #page: StatusPage | undefined;
+  #page: Http1Page | undefined;
+  /** The modules that were requested, by their paths. */
+  readonly #scripts = new Map<string, string>();
 
   /** `hasLivePage`: the port also has a live page, which the status page links to. */
   constructor(source: StatusSource, clock: Clock, logger: Logger, hasLivePage: boolean) {
@@ -104,7 +76,10 @@ export class StatusPages implements AdminPages {
   }
 
   async respond(path: string, query: string): Promise<Http1Page | AdminEvents> {
-    if (path === "/") return this.#html();
+    if (path === "/") {
+      this.#page ??= loadStatusPage(this.#hasLivePage);
+      return this.#page;
+    }
     if (path === "/status.json") return this.#json(query);
     if (scriptPaths.includes(path)) return this.#script(path);
     const { refusal } = this.#viewers;
@@ -118,22 +93,9 @@ export class StatusPages implements AdminPages {
   }
 
   #script(path: string): Http1Page {
-    this.#page ??= loadStatusPage(this.#hasLivePage);
-    const body = this.#page.scripts.get(path) ?? "";
-    return { status: 200, body, contentType: "text/javascript; charset=utf-8" };
-  }
-
-  #html(): Http1Page {
-    this.#page ??= loadStatusPage(this.#hasLivePage);
-    const { html, contentSecurityPolicy } = this.#page;
-    return {
-      ...{ status: 200, body: html, contentType: "text/html; charset=utf-8" },
-      headers: {
-        "content-security-policy": contentSecurityPolicy,
-        "referrer-policy": "no-referrer",
-        "x-frame-options": "DENY",
-      },
-    };
+    const script = this.#scripts.get(path) ?? contentOf(path.slice("/status/".length));
+    this.#scripts.set(path, script);
+    return scriptPage(script);
   }
 
   async #json(text: string): Promise<Http1Page> {
