@@ -1,4 +1,5 @@
 import type { Clock } from "../base/clock.ts";
+import { dropOldest } from "../base/drop-oldest.ts";
 import { runInTimeSlices, type TimeSlicedWork } from "../base/event-loop-turns.ts";
 import { Fifo } from "../base/fifo.ts";
 import { type ResourceContent, XdsResource, XdsResponse } from "./response.ts";
@@ -91,8 +92,7 @@ export class Catalog {
     if (content === undefined) return undefined;
     const made = this.make(name, content, this.#revision);
     this.#absent.set(name, made);
-    const [oldest] = this.#absent.keys();
-    if (this.#absent.size > maxAbsent && oldest !== undefined) this.#absent.delete(oldest);
+    dropOldest(this.#absent, maxAbsent);
     return made;
   }
 

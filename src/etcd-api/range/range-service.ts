@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import type { IncomingHttpHeaders } from "node:http2";
 import { status } from "@grpc/grpc-js";
 import type { Clock } from "../../base/clock.ts";
+import { dropOldest } from "../../base/drop-oldest.ts";
 import { Turns } from "../../base/turns.ts";
 import { leftOutKey } from "../../etcd/client/call-headers.ts";
 import { type Askable, askUpstream } from "../../etcd/client/upstream-call.ts";
@@ -161,10 +162,7 @@ export class ReadPermissions {
     };
     this.#known.delete(id);
     this.#known.set(id, permission);
-    if (this.#known.size > maxPermissions) {
-      const [oldest] = this.#known.keys();
-      if (oldest !== undefined) this.#known.delete(oldest);
-    }
+    dropOldest(this.#known, maxPermissions);
     return pending;
   }
 }

@@ -1,3 +1,4 @@
+import { dropOldest } from "../../base/drop-oldest.ts";
 import { WatchFanoutError } from "../../base/errors.ts";
 import { isOneKey } from "../../etcd/client/key-range.ts";
 import type { KeyAccess } from "../../etcd/wire/checked-requests.ts";
@@ -137,10 +138,7 @@ export class KeyRights {
     if (this.#refusedLeases.has(lease)) this.#authorizer.countDenied(verb);
     else this.#recordDenied({ verb, resource: everyResource, scope: { key: name } });
     this.#refusedLeases.add(lease);
-    if (this.#refusedLeases.size > maxRefusedLeases) {
-      const [oldest] = this.#refusedLeases;
-      if (oldest !== undefined) this.#refusedLeases.delete(oldest);
-    }
+    dropOldest(this.#refusedLeases, maxRefusedLeases);
     const reason = isTooLarge
       ? `it has, or would have, more keys than are checked against a policy (${maxLeaseBytes} bytes of names, with 64 ` +
         "for each). Use several leases, with at most a thousand keys each."

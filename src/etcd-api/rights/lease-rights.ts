@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import type { IncomingHttpHeaders } from "node:http2";
 import { status } from "@grpc/grpc-js";
 import type { Clock } from "../../base/clock.ts";
+import { dropOldest } from "../../base/drop-oldest.ts";
 import { Gate, type GateBounds } from "../../base/gate.ts";
 import type { UpstreamAnswer } from "../../etcd/client/upstream-call.ts";
 import { attachedKeys, timeToLiveRequest } from "../../etcd/wire/checked-requests.ts";
@@ -236,10 +237,7 @@ export class LeaseRights {
     const verdict: Verdict = { since, generation, isAllowed, askedBytes: bytes, bytes };
     this.#verdicts.delete(id);
     this.#verdicts.set(id, verdict);
-    if (this.#verdicts.size > maxVerdicts) {
-      const [oldest] = this.#verdicts.keys();
-      if (oldest !== undefined) this.#verdicts.delete(oldest);
-    }
+    dropOldest(this.#verdicts, maxVerdicts);
     return { verdict, keys, message };
   }
 

@@ -1,5 +1,6 @@
 import { status } from "@grpc/grpc-js";
 import type { Timer } from "../../base/clock.ts";
+import { dropOldest } from "../../base/drop-oldest.ts";
 import { EventLoopTurns, type TurnWorker } from "../../base/event-loop-turns.ts";
 import { Fifo } from "../../base/fifo.ts";
 import { compacted, duplicateWatch, tooMany } from "../../etcd/wire/error-texts.ts";
@@ -305,18 +306,10 @@ export class StoreWatchCall implements CallHandler, TurnWorker {
     if (failure !== undefined) this.#end(toEtcdError(failure));
     if (compactedAt === undefined) return;
     this.#forget(watch);
-    this.#keepCompacted(watch.id);
+    this.#compacted.add(watch.id);
+    dropOldest(this.#compacted, maxCompacted);
     // As from etcd, the header has no revision.
     this.#answer({ watchId: watch.id, canceled: true, compactRevision: compactedAt }, 0);
-  }
-
-  #keepCompacted(id: bigint): void {
-    this.#compacted.add(id);
-    if (this.#compacted.size <= maxCompacted) return;
-    for (const oldest of this.#compacted) {
-      this.#compacted.delete(oldest);
-      return;
-    }
   }
 
   #respond(frames: FrameParts): void {

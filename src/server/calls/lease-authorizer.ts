@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
 import type { Clock } from "../../base/clock.ts";
+import { dropOldest } from "../../base/drop-oldest.ts";
 import { hasReason, toError, WatchFanoutError } from "../../base/errors.ts";
 import { Gate } from "../../base/gate.ts";
 import type { Identity } from "../../identity/identity.ts";
@@ -235,10 +236,7 @@ export class LeaseAuthorizer {
     const verdict: Verdict = { since, generation, ...this.#judge(identity, state) };
     this.#verdicts.delete(id);
     this.#verdicts.set(id, verdict);
-    if (this.#verdicts.size > maxVerdicts) {
-      const [oldest] = this.#verdicts.keys();
-      if (oldest !== undefined) this.#verdicts.delete(oldest);
-    }
+    dropOldest(this.#verdicts, maxVerdicts);
     return verdict;
   }
 }
