@@ -93,6 +93,21 @@ export class Gate {
     return waitFor<void>((enter) => this.queue(owner, { bytes, enter }), bounds);
   }
 
+  /** Does `work` in a turn of the owner, and leaves. Rejects as `wait` does, without having begun it, and as `work`. */
+  async run<T>(
+    owner: object,
+    bounds: WaitBounds<void>,
+    work: () => Promise<T>,
+    bytes: number = 0,
+  ): Promise<T> {
+    await this.wait(owner, bytes, bounds);
+    try {
+      return await work();
+    } finally {
+      this.leave(owner, bytes);
+    }
+  }
+
   /** Enters at the owner's turn, which may be at once. The returned function ends the wait; it is idempotent. */
   queue(owner: object, entrant: Entrant): () => void {
     this.#queue.push(owner, entrant);

@@ -95,7 +95,7 @@ export class Questions {
   }
 
   /** Does `work` in a turn of the caller. Rejects with a RefusedRequest if none comes, or with the reason of the signal. */
-  async inTurn<T>(
+  inTurn<T>(
     { call, signal }: Pick<LimitedCall, "call" | "signal">,
     work: () => Promise<T>,
   ): Promise<T> {
@@ -103,12 +103,7 @@ export class Questions {
       throw new RefusedRequest(refused(status.UNAVAILABLE, timedOut));
     };
     const deadline = { clock: this.#clock, ms: this.#maxWaitMs, expire };
-    await this.#gate.wait(call.owner, 0, { signal, deadline });
-    try {
-      return await work();
-    } finally {
-      this.#gate.leave(call.owner);
-    }
+    return this.#gate.run(call.owner, { signal, deadline }, work);
   }
 }
 

@@ -179,13 +179,7 @@ export class KvService {
     if (isPlain(parts)) return Buffer.concat(parts);
     const encode = (): Promise<Buffer> => this.#turns.run({}, encodeResponse(parts), signal);
     if (bytes <= encodedTogetherBytes) return encode();
-    const owner = {};
-    await this.#encoding.wait(owner, bytes, { signal });
-    try {
-      return await encode();
-    } finally {
-      this.#encoding.leave(owner, bytes);
-    }
+    return this.#encoding.run({}, { signal }, encode, bytes);
   }
 
   async #selectPast(

@@ -212,19 +212,16 @@ export class LeaseAuthorizer {
     return clock.now() - verdict.since < maxMs ? verdict : undefined;
   }
 
-  async #find(id: string, user: LeaseUser, lease: bigint, use: LeaseUse): Promise<Verdict> {
+  #find(id: string, user: LeaseUser, lease: bigint, use: LeaseUse): Promise<Verdict> {
     const { clock } = this.#options;
     const { owner, signal } = user;
     const expire = (): never => {
       throw tooManyQuestions();
     };
-    await this.#gate.wait(owner, 0, { signal, deadline: { clock, ms: maxWaitMs, expire } });
-    try {
-      // Another call of the caller may have asked meanwhile.
-      return this.#known(id, use) ?? (await this.#ask(id, user, lease));
-    } finally {
-      this.#gate.leave(owner);
-    }
+    const bounds = { signal, deadline: { clock, ms: maxWaitMs, expire } };
+    // Another call of the caller may have asked meanwhile.
+    const find = async () => this.#known(id, use) ?? (await this.#ask(id, user, lease));
+    return this.#gate.run(owner, bounds, find);
   }
 
   async #ask(id: string, { identity, signal }: LeaseUser, lease: bigint): Promise<Verdict> {
