@@ -34,7 +34,7 @@ import {
 } from "./range/range-service.ts";
 import type { Registration } from "./registration.ts";
 import { AnsweredCall } from "./rights/answered-call.ts";
-import { isLimited, KeyRights } from "./rights/key-rights.ts";
+import { KeyRights } from "./rights/key-rights.ts";
 import { isCheckedMethod, LimitedCalls } from "./rights/limited-calls.ts";
 import { watchPath } from "./watch/member-monitor.ts";
 import { WatchCall } from "./watch/watch-call.ts";
@@ -280,7 +280,7 @@ export class EtcdApi implements RawServices {
           access,
         );
       };
-      if (isLimited(context, call.identity)) {
+      if (context.authorizer.isLimited(call.identity)) {
         const rights = new KeyRights(context, call, path.slice(1), () => this.#cached);
         if (path === watchPath) {
           new WatchCall(call, metadata, context, this.#watches, rights).start();

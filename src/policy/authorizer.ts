@@ -1,5 +1,5 @@
 import type { Identity } from "../identity/identity.ts";
-import { type Access, readVerbs, type Verb } from "./access.ts";
+import { type Access, fullAccess, readVerbs, type Verb } from "./access.ts";
 import type { Policy } from "./policy.ts";
 
 /** Whether a call is allowed. */
@@ -9,8 +9,11 @@ export interface Decision {
   readonly rule: string | undefined;
 }
 
-const allowed: Decision = { allowed: true, rule: undefined };
-const denied: Decision = { allowed: false, rule: undefined };
+/** The decision on what is allowed by no rule, but to all. */
+export const openToAll: Decision = { allowed: true, rule: undefined };
+
+/** The decision on what no rule allows. */
+export const denied: Decision = { allowed: false, rule: undefined };
 
 /**
  * Decides what calls are allowed, by the current policy. Without a policy every call is allowed; once there is one, only
@@ -74,7 +77,7 @@ export class Authorizer {
   }
 
   decide(identity: Identity, access: Access): Decision {
-    if (this.#policy === undefined) return allowed;
+    if (this.#policy === undefined) return openToAll;
     const rule = this.#policy.allowing(identity, access);
     return rule === undefined ? denied : { allowed: true, rule: rule.name };
   }
@@ -94,6 +97,15 @@ export class Authorizer {
     const isOne = "verb" in access;
     if (isOne) return this.decide(identity, access).allowed ? undefined : access;
     return access.find((each) => !this.decide(identity, each).allowed);
+  }
+
+  /**
+   * Whether the identity may not do everything.
+   *
+   * @internal
+   */
+  isLimited(identity: Identity): boolean {
+    return this.hasPolicy && this.firstDenied(identity, fullAccess) !== undefined;
   }
 
   /** Whether the identity may know that the resource exists: it has any right on it. */

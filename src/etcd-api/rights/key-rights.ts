@@ -8,15 +8,19 @@ import {
   type Access,
   etcdMethodDenied,
   everyResource,
-  fullAccess,
   leaseName,
   readVerbs,
   type Verb,
 } from "../../policy/access.ts";
-import type { Authorizer } from "../../policy/authorizer.ts";
-import { auditEntry, denied, isAudited } from "../../server/calls/audit.ts";
+import { openToAll } from "../../policy/authorizer.ts";
+import {
+  type Auditing,
+  auditAllowed,
+  auditDenied,
+  auditEntry,
+  isAudited,
+} from "../../server/calls/audit.ts";
 import type { ServerCall } from "../../server/calls/server-call.ts";
-import type { ServiceContext } from "../../server/calls/service-context.ts";
 import { type CachedKeys, scopeIn } from "../../storage/etcd/covering-scope.ts";
 
 const none: Buffer = Buffer.alloc(0);
@@ -43,18 +47,12 @@ interface NamedKeys {
   readonly keys: CachedKeys;
 }
 
-/** Whether the caller needs a check of each request: there is a policy, and it does not grant everything. */
-export function isLimited({ authorizer }: ServiceContext, identity: Identity): boolean {
-  return authorizer.hasPolicy && authorizer.firstDenied(identity, fullAccess) !== undefined;
-}
-
 /**
  * What a caller that may not do everything may do with keys of etcd. Keys belong to resources by their prefix: a range is
  * allowed if a resource has all of it, and the policy grants all of it there, as to a caller of ListWatchService.
  */
 export class KeyRights {
-  readonly #authorizer: Authorizer;
-  readonly #audit: ServiceContext["audit"];
+  readonly #context: Auditing;
   readonly #call: ServerCall;
   readonly #method: string;
   readonly #resources: () => Iterable<NamedKeys>;
@@ -63,13 +61,12 @@ export class KeyRights {
 
   /** `method`: its name in the audit. `resources`: those that are known now. */
   constructor(
-    { authorizer, audit }: ServiceContext,
+    context: Auditing,
     call: ServerCall,
     method: string,
     resources: () => Iterable<NamedKeys>,
   ) {
-    this.#authorizer = authorizer;
-    this.#audit = audit;
+    this.#context = context;
     this.#call = call;
     this.#method = method;
     this.#resources = resources;
@@ -77,7 +74,7 @@ export class KeyRights {
 
   /** That of the policy now: what was decided before may not hold with another one. */
   get generation(): number {
-    return this.#authorizer.generation;
+    return this.#context.authorizer.generation;
   }
 
   /** The rights that allow all of it; an error if one is missing. It is audited. */
@@ -88,11 +85,8 @@ export class KeyRights {
       if (access === undefined) return this.#deny(keys);
       accesses.push(access);
     }
-    const audit = this.#audit;
     for (const access of accesses) {
-      if (audit === undefined || !isAudited(audit, access)) continue;
-      const decision = this.#authorizer.decide(this.#call.identity, access);
-      audit.record({ ...auditEntry(this.#call, this.#method, access, decision), code: undefined });
+      auditAllowed(this.#context, this.#method, this.#call, access, undefined);
     }
     return accesses;
   }
@@ -109,7 +103,7 @@ export class KeyRights {
   refusalWithout(among: readonly Verb[], verb: Verb): WatchFanoutError | undefined {
     const { identity } = this.#call;
     for (const { name } of this.#resources()) {
-      if (this.#authorizer.mayAny(identity, among, name)) return undefined;
+      if (this.#context.authorizer.mayAny(identity, among, name)) return undefined;
     }
     this.#recordDenied({ verb, resource: everyResource, scope: { prefix: "" } });
     return etcdMethodDenied(identity);
@@ -125,17 +119,16 @@ export class KeyRights {
   /** Audits a call that is allowed by more than its scope: of a method, or for a lease. */
   recordAllowed(verb: Verb, scope: Access["scope"]): void {
     const access = { verb, resource: everyResource, scope };
-    const audit = this.#audit;
+    const { audit } = this.#context;
     if (audit === undefined || !isAudited(audit, access)) return;
-    const decision = { allowed: true, rule: undefined };
-    audit.record({ ...auditEntry(this.#call, this.#method, access, decision), code: undefined });
+    audit.record({ ...auditEntry(this.#call, this.#method, access, openToAll), code: undefined });
   }
 
   /** The refusal of the use of a lease. `isTooLarge`: its keys are too many to check. The first of each lease is audited. */
   refuseLease(verb: Verb, lease: bigint, isTooLarge: boolean): WatchFanoutError {
     const { identity } = this.#call;
     const name = leaseName(lease);
-    if (this.#refusedLeases.has(lease)) this.#authorizer.countDenied(verb);
+    if (this.#refusedLeases.has(lease)) this.#context.authorizer.countDenied(verb);
     else this.#recordDenied({ verb, resource: everyResource, scope: { key: name } });
     this.#refusedLeases.add(lease);
     dropOldest(this.#refusedLeases, maxRefusedLeases);
@@ -188,7 +181,7 @@ export class KeyRights {
       const scope = scopeIn(keys.prefix, asked);
       if (scope === undefined) continue;
       const access = { verb: verbOf(asked), resource, scope };
-      if (this.#authorizer.decide(identity, access).allowed) return access;
+      if (this.#context.authorizer.decide(identity, access).allowed) return access;
     }
     return undefined;
   }
@@ -202,9 +195,7 @@ export class KeyRights {
   }
 
   #recordDenied(access: Access): void {
-    const code = "PERMISSION_DENIED";
-    this.#audit?.record({ ...auditEntry(this.#call, this.#method, access, denied), code });
-    this.#authorizer.countDenied(access.verb);
+    auditDenied(this.#context, this.#method, this.#call, access);
   }
 }
 

@@ -1,7 +1,7 @@
 import { status } from "@grpc/grpc-js";
 import type { Identity } from "../../identity/identity.ts";
 import type { Access } from "../../policy/access.ts";
-import type { Authorizer, Decision } from "../../policy/authorizer.ts";
+import { type Authorizer, type Decision, denied, openToAll } from "../../policy/authorizer.ts";
 import type { CallSpan } from "./call-span.ts";
 
 /**
@@ -107,11 +107,6 @@ export function decisionOn(
 ): Decision {
   return access === undefined ? openToAll : authorizer.decide(identity, access);
 }
-
-const openToAll: Decision = { allowed: true, rule: undefined };
-
-/** The decision on a call that no rule allows. */
-export const denied: Decision = { allowed: false, rule: undefined };
 
 function codeName(code: status): string {
   return status[code] ?? "UNKNOWN";

@@ -4,14 +4,7 @@ import { dropOldest } from "../../base/drop-oldest.ts";
 import { hasReason, toError, WatchFanoutError } from "../../base/errors.ts";
 import { Gate } from "../../base/gate.ts";
 import type { Identity } from "../../identity/identity.ts";
-import {
-  type Access,
-  everyResource,
-  fullAccess,
-  leaseDenied,
-  type Verb,
-  verbs,
-} from "../../policy/access.ts";
+import { type Access, everyResource, leaseDenied, type Verb, verbs } from "../../policy/access.ts";
 import type { Authorizer } from "../../policy/authorizer.ts";
 import { endedLease } from "../../storage/lease-renewals.ts";
 import type { LeaseState, Leases } from "../../storage/store.ts";
@@ -112,16 +105,10 @@ export class LeaseAuthorizer {
     return this.#verdicts.size;
   }
 
-  /** Whether a caller may not do everything. */
-  isLimited(identity: Identity): boolean {
-    const { authorizer } = this.#options;
-    return authorizer.hasPolicy && authorizer.firstDenied(identity, fullAccess) !== undefined;
-  }
-
   /** Whether a caller has one of these rights on any object. */
   mayAny(identity: Identity, among: readonly Verb[]): boolean {
     const { authorizer, resources } = this.#options;
-    if (!this.isLimited(identity)) return true;
+    if (!authorizer.isLimited(identity)) return true;
     for (const name of resources.keys()) {
       if (authorizer.mayAny(identity, among, name)) return true;
     }
@@ -138,7 +125,7 @@ export class LeaseAuthorizer {
     use: LeaseUse,
   ): Promise<WatchFanoutError | undefined> {
     const { identity } = user;
-    if (!this.isLimited(identity)) return undefined;
+    if (!this.#options.authorizer.isLimited(identity)) return undefined;
     if (!this.mayAny(identity, use.among)) return leaseDenied(identity, use, lease, false);
     const id = digestOf(identity, lease);
     const { allowed, isTooLarge } =
@@ -181,7 +168,7 @@ export class LeaseAuthorizer {
     use: LeaseUse,
     state: LeaseState | undefined,
   ): WatchFanoutError | undefined {
-    if (!this.isLimited(identity)) return undefined;
+    if (!this.#options.authorizer.isLimited(identity)) return undefined;
     const { allowed, isTooLarge } = this.#judge(identity, state);
     const mayAll = use.needs.every((verb) => allowed.has(verb));
     return mayAll ? undefined : leaseDenied(identity, use, lease, isTooLarge);

@@ -48,7 +48,7 @@ export function serveUnary<Request>(
         perform: () =>
           perform(request, {
             ...{ signal, owner, identity, via, requestBytes, retain, encoding },
-            isLimited: () => context.leaseAuthorizer.isLimited(identity),
+            isLimited: () => context.authorizer.isLimited(identity),
             admit: (maxBytes) => admission.admit(maxBytes),
             deny: () => auditDenied(context, method, call, firstOf(asked()) ?? audited?.(request)),
             runInTimeSlices: (work) => context.timeSlices.run(owner, work, signal),

@@ -1,6 +1,5 @@
 import { invalidRequest, WatchFanoutError } from "../../base/errors.ts";
 import type { Identity } from "../../identity/identity.ts";
-import { fullAccess } from "../../policy/access.ts";
 import { durationOf } from "../../wire/encode.ts";
 import type { Resource } from "../../wire/generated/watchfanout/v1/Resource.ts";
 import type { ResourcesRequest__Output } from "../../wire/generated/watchfanout/v1/ResourcesRequest.ts";
@@ -110,8 +109,7 @@ function resourceMessage(
   const resource = resources.get(name);
   const { revision, oldestRevision = 0, staleForMs, fields } = resource ?? {};
   // etcd's API is for callers that may do everything.
-  const keys =
-    authorizer.firstDenied(identity, fullAccess) === undefined ? etcdKeys?.get(name) : undefined;
+  const keys = authorizer.isLimited(identity) ? undefined : etcdKeys?.get(name);
   const scope = { prefix: "" };
   const mayReadAll = (["get", "list", "watch"] as const).every(
     (verb) => authorizer.decide(identity, { verb, resource: name, scope }).allowed,

@@ -230,7 +230,7 @@ async function namesOtherLease(
   { resource, key, lease = 0n }: Pick<PutOperation, "resource" | "key" | "lease">,
   call: UnaryCall,
 ): Promise<boolean> {
-  if (lease === 0n || !context.leaseAuthorizer.isLimited(call.identity)) return lease !== 0n;
+  if (lease === 0n || !context.authorizer.isLimited(call.identity)) return lease !== 0n;
   const { signal, owner } = call;
   call.retain(call.requestBytes);
   const get = { key, at: { match: "LINEARIZABLE" }, signal, owner } as const;

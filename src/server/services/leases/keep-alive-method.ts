@@ -157,9 +157,8 @@ export class KeepAliveMethod {
     stream: KeepAliveStream,
     leases: readonly bigint[],
   ): Promise<readonly RenewalOutcome[]> {
-    const { leaseAuthorizer } = this.#context;
     const { signal } = stream;
-    const outcomes = leaseAuthorizer.isLimited(call.identity)
+    const outcomes = this.#context.authorizer.isLimited(call.identity)
       ? await this.#renewAllowed(call, stream, leases)
       : await this.#keepAlive(call, leases, signal);
     this.#learn(leases, outcomes);

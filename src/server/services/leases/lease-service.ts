@@ -103,10 +103,10 @@ export class LeaseService {
     call: UnaryCall,
     { lease: id, objects: hasObjects }: TimeToLiveRequest__Output,
   ): Promise<LeaseState> {
-    const { leaseAuthorizer } = this.#context;
+    const { authorizer, leaseAuthorizer } = this.#context;
     const { identity } = call;
     const lease = requiredLease(id);
-    const isLimited = leaseAuthorizer.isLimited(identity);
+    const isLimited = authorizer.isLimited(identity);
     // What it says is what was checked.
     const asked = leaseAuthorizer.mayAny(identity, reading.among)
       ? this.#leases.timeToLive(lease, hasObjects || isLimited, call.signal)
