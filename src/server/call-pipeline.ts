@@ -2,21 +2,16 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { IncomingHttpHeaders, ServerHttp2Session, ServerHttp2Stream } from "node:http2";
 import { status } from "@grpc/grpc-js";
 import { keptVia, viaKey } from "../wire/via.ts";
-import type { Authentication, PendingAuthentication, Presented } from "./calls/authentication.ts";
-import type {
-  BidiMethod,
-  CarrierCall,
-  HttpCall,
-  HttpMethod,
-  Methods,
-  RawCall,
-  RawMethod,
-  RawServices,
-  SingleRequestMethod,
+import { CallReader, forwardedCertificateKey, type PresentedFacts } from "./call-reader.ts";
+import type { Authentication } from "./calls/authentication.ts";
+import {
+  type CarrierCall,
+  type HttpMethod,
+  type Methods,
+  methodAt,
+  type RawServices,
 } from "./calls/methods.ts";
 import { refused } from "./calls/refusals.ts";
-import { serveConversation, serveRaw, serveRequest } from "./calls/serve-call.ts";
-import { RefusedRequest, type RequestBody } from "./calls/server-call.ts";
 import type { ServiceContext } from "./calls/service-context.ts";
 import type { MethodShape, RequestHead, WebCall, WebDoor, WebRequest } from "./calls/web-door.ts";
 import type { Service } from "./create-service.ts";
@@ -26,20 +21,15 @@ import { CallArrivals } from "./http2/call-arrivals.ts";
 import { framedConnectionOf, socketOf } from "./http2/frames/framed-connection.ts";
 import { Http2Call } from "./http2/http2-call.ts";
 import { refuseAsHttp, resetStream } from "./http2/http2-stream.ts";
-import { IncomingRequests } from "./http2/incoming-requests.ts";
 import { type CountedCall, countIfCancelled, type OpenCalls } from "./http2/open-calls.ts";
 import { peerFactsOf } from "./http2/peer.ts";
 import {
   dropDistantDeadline,
-  encodingOf,
   exceedsHeaderLimit,
-  headerBytes,
   isGrpc,
   timeoutOf,
   traceIdOf,
-  withoutCredentials,
 } from "./http2/request-headers.ts";
-import { RequestStream } from "./http2/request-stream.ts";
 import { StreamPacing } from "./http2/stream-pacing.ts";
 import type { CallOwner } from "./limits/callers.ts";
 
@@ -64,52 +54,56 @@ import type { CallOwner } from "./limits/callers.ts";
  * Raw calls (calls/methods.ts) pass accept, open, authenticate, authorize, admit and
  * audit. Nothing of them is read or decoded, so their caller needs every right.
  *
- * A stage that refuses a call ends it with a status, and the later stages except the audit do not run. This file has the
- * stages up to "read", calls/serve-call.ts the others. A credential that has to be verified first is verified while the
- * request is read, and the call is decoded after both. Calls of a grpc-js server (grpc-js/add-to.ts) enter at
- * "authenticate", read. A stream whose right is lost later is ended by calls/authorization.ts, and one whose
- * credential lapses by calls/credentials.ts.
+ * A stage that refuses a call ends it with a status, and the later stages except the audit do not run. This file has
+ * "accept" and "open", call-reader.ts "authenticate" and "read", calls/serve-call.ts the others. A credential that has to
+ * be verified first is verified while the request is read, and the call is decoded after both. Calls of a grpc-js server
+ * (grpc-js/add-to.ts) enter at "authenticate", read. A stream whose right is lost later is ended by
+ * calls/authorization.ts, and one whose credential lapses by calls/credentials.ts.
  */
 
-type PresentedFacts = Presented["peerFacts"];
-
-const forwardedCertificateKey = "x-forwarded-client-cert";
+/** Where a request by HTTP goes that is not one of gRPC. */
+interface HttpRoute {
+  readonly counted: CountedCall;
+  readonly timeoutMs: number | undefined;
+  /** Whether the call may last, as one with a stream of requests or responses. */
+  readonly isStreaming: boolean;
+  readonly serve: (carrier: CarrierCall, peerFacts: PresentedFacts) => void;
+}
 
 /** Takes HTTP/2 streams, and serves each as a call. */
 export class CallPipeline {
   readonly #methods: Methods;
   readonly #context: ServiceContext;
   readonly #openCalls: OpenCalls;
-  readonly #authentication: Authentication | undefined;
-  /** The same if it trusts proxies to forward identities. */
+  /** Present if it trusts proxies to forward identities. */
   readonly #forwarding: Authentication | undefined;
   readonly #rawServices: RawServices | undefined;
   readonly #webDoor: WebDoor | undefined;
   readonly #pacing: StreamPacing;
   readonly #arrivals: CallArrivals;
-  readonly #requests: IncomingRequests;
+  readonly #reader: CallReader;
 
   /**
    * `rawServices` are services with raw calls; undefined: every call is read. `webDoor` translates calls of other protocols;
    * undefined: no other protocol is served.
    */
   constructor(
-    { methods, context, authentication }: Service,
+    service: Service,
     openCalls: OpenCalls,
     {
       rawServices,
       webDoor,
     }: { rawServices?: RawServices | undefined; webDoor?: WebDoor | undefined },
   ) {
+    const { methods, context, authentication } = service;
     const { clock, streamOpenings, requestPool } = context;
     this.#methods = methods;
     this.#context = context;
     this.#openCalls = openCalls;
-    this.#authentication = authentication;
     this.#forwarding = authentication?.trustsForwarders === true ? authentication : undefined;
     this.#rawServices = rawServices;
     this.#webDoor = webDoor;
-    this.#requests = new IncomingRequests(context);
+    this.#reader = new CallReader(service);
     const { callers } = context.callerLimits;
     const ownerOf = (session: ServerHttp2Session): object => callers.expectedOn(session);
     // Proxies are paced one by one, not together with the other clients of their host.
@@ -143,37 +137,49 @@ export class CallPipeline {
   /** Accept and open, for a request of HTTP/1. Returns false if no method is at its path. */
   acceptHttp1(connection: Http1Connection, response: ServerResponse<IncomingMessage>): boolean {
     const { headers, method: verb = "", url: target = "" } = response.req;
-    const method = this.#rawServices?.httpMethodAt?.(target, verb);
-    const web =
-      method === undefined
-        ? this.#webRequestAt({ verb, target, headers, version: "HTTP/1.1" })
-        : undefined;
-    if (method === undefined && web === undefined) return false;
+    dropDistantDeadline(headers);
+    const route = this.#routeOf({ verb, target, headers, version: "HTTP/1.1" });
+    if (route === undefined) return false;
     const { socket } = connection;
     let call: Http1Call | undefined;
     const count = (): void =>
-      this.#openCalls.count(response, socket, countedAs(target, method, web), () => call?.code);
+      this.#openCalls.count(response, socket, route.counted, () => call?.code);
     const handle = (): void => {
-      dropDistantDeadline(headers);
-      const isStreaming = method?.isStreaming ?? this.#shapeOf(web?.path ?? "") !== "unary";
-      const timeoutMs = web === undefined ? timeoutOf(headers) || undefined : web.timeoutMs;
-      call = new Http1Call(connection, response, { timeoutMs, isStreaming }, this.#context);
-      const peerFacts = () => peerFactsOf(socket);
-      if (method !== undefined) this.#serveHttp(call, headers, method, peerFacts);
-      else if (web !== undefined) this.#serveWeb(call, headers, web, peerFacts);
+      call = new Http1Call(connection, response, route, this.#context);
+      route.serve(call, () => peerFactsOf(socket));
     };
     connection.add(response, handle, count);
     return true;
   }
 
-  #webRequestAt(head: RequestHead): WebRequest | undefined {
-    return this.#webDoor?.requestAt(head, (path) => this.#shapeOf(path));
+  /** Undefined: no method is at its target. */
+  #routeOf(head: RequestHead): HttpRoute | undefined {
+    const { target, verb, headers } = head;
+    const method = this.#rawServices?.httpMethodAt?.(target, verb);
+    if (method !== undefined) {
+      return {
+        counted: { protocol: "etcd-json", path: target, label: method.label },
+        timeoutMs: timeoutOf(headers) || undefined,
+        isStreaming: method.isStreaming,
+        serve: (carrier, peerFacts) => this.#serveHttp(carrier, headers, method, peerFacts),
+      };
+    }
+    const web = this.#webDoor?.requestAt(head, (path) => this.#shapeOf(path));
+    return (
+      web && {
+        counted: { protocol: web.protocol, path: web.path },
+        timeoutMs: web.timeoutMs,
+        isStreaming: this.#shapeOf(web.path) !== "unary",
+        serve: (carrier, peerFacts) => this.#serveWeb(carrier, headers, web, peerFacts),
+      }
+    );
   }
 
   #shapeOf(path: string): MethodShape | undefined {
-    const single = this.#methods.single.get(path);
-    if (single !== undefined) return single.isStreaming ? "responses" : "unary";
-    return this.#methods.streaming.has(path) ? "both" : undefined;
+    const method = methodAt(this.#methods, path);
+    if (method === undefined) return undefined;
+    if ("converse" in method) return "both";
+    return method.isStreaming ? "responses" : "unary";
   }
 
   /** Serves a call of gRPC that another protocol carries. */
@@ -186,10 +192,9 @@ export class CallPipeline {
     const call = web.translate(carrier, this.#context);
     if (call === undefined) return;
     call.via = keptVia(headers[viaKey]?.toString());
-    const served = this.#methods.single.get(web.path) ?? this.#methods.streaming.get(web.path);
-    this.#trace(call, headers, served?.name);
+    this.#trace(call, headers, methodAt(this.#methods, web.path)?.name);
     if (call.refusal !== undefined) call.end(call.refusal);
-    else this.#serve(call, headers, web.path, peerFacts, call.body, call);
+    else this.#reader.serve(call, headers, web.path, peerFacts);
   }
 
   /** Serves a call by HTTP whose encoding is its method's. */
@@ -201,8 +206,7 @@ export class CallPipeline {
   ): void {
     const call = method.translate(carrier, this.#context);
     this.#trace(call, headers, method.isStreaming ? undefined : method.label);
-    const pending = this.#authenticate(call, headers, method.name, peerFacts);
-    if (!call.isOver) this.#serveRaw(call, headers, method, pending);
+    this.#reader.serveRaw(call, headers, method, peerFacts);
   }
 
   /**
@@ -242,7 +246,7 @@ export class CallPipeline {
 
   /** Refuses the calls whose request has not arrived: a server that shuts down does not wait for them. */
   refuseUnread(): void {
-    this.#requests.refuseAll();
+    this.#reader.refuseUnread();
   }
 
   /** Open: counts the call, starts its deadline and finds its method. */
@@ -263,7 +267,7 @@ export class CallPipeline {
     call.via = keptVia(headers[viaKey]?.toString());
     const raw = this.#rawServices?.methodAt(path);
     call.isRepeatable = raw?.isRepeatable === true;
-    const served = this.#methods.single.get(path) ?? this.#methods.streaming.get(path);
+    const served = methodAt(this.#methods, path);
     // The name of a raw method may be any that the client chose, its label may not.
     const rawLabel = raw?.isStreaming === true ? undefined : raw?.label;
     this.#trace(call, headers, served?.name ?? rawLabel);
@@ -271,11 +275,9 @@ export class CallPipeline {
       const details = `Invalid grpc-timeout value "${headers["grpc-timeout"]}"`;
       call.end(refused(status.INTERNAL, details, "INVALID_REQUEST"));
     } else if (served === undefined && raw !== undefined) {
-      const pending = this.#authenticate(call, headers, raw.name, peerFacts);
-      if (!call.isOver) this.#serveRaw(call, headers, raw, pending);
+      this.#reader.serveRaw(call, headers, raw, peerFacts);
     } else {
-      const body = { stream, encoding: encodingOf(headers) };
-      this.#serve(call, headers, path, peerFacts, body, undefined);
+      this.#reader.serve(call, headers, path, peerFacts);
     }
   }
 
@@ -287,45 +289,10 @@ export class CallPipeline {
     peerFacts: PresentedFacts,
   ): void {
     const verb = headers[":method"] ?? "";
-    const http = this.#rawServices?.httpMethodAt?.(target, verb);
-    const web =
-      http === undefined
-        ? this.#webRequestAt({ verb, target, headers, version: "HTTP/2" })
-        : undefined;
-    this.#openCalls.add(stream, countedAs(target, http, web));
-    if (http === undefined && web === undefined) {
-      refuseAsHttp(stream, this.#context.clock);
-      return;
-    }
-    const timeoutMs = web === undefined ? timeoutOf(headers) || undefined : web.timeoutMs;
-    const call = new Http2Call(stream, headers, timeoutMs, this.#context);
-    if (http !== undefined) this.#serveHttp(call, headers, http, peerFacts);
-    else if (web !== undefined) this.#serveWeb(call, headers, web, peerFacts);
-  }
-
-  /** Authenticate and read, for a call of a method whose requests are read here. `web`: what carries it, if not gRPC. */
-  #serve(
-    call: WebCall | Http2Call,
-    headers: IncomingHttpHeaders,
-    path: string,
-    peerFacts: PresentedFacts,
-    body: RequestBody,
-    web: WebCall | undefined,
-  ): void {
-    const method = this.#methods.single.get(path);
-    const conversation = this.#methods.streaming.get(path);
-    const served = method ?? conversation;
-    if (served === undefined) {
-      const details = `The server does not implement the method ${path}`;
-      call.end(refused(status.UNIMPLEMENTED, details, "UNIMPLEMENTED"));
-      return;
-    }
-    const pending = this.#authenticate(call, headers, served.name, peerFacts);
-    if (call.isOver) return;
-    if (method !== undefined) this.#readRequest(call, body, method, pending, web);
-    else if (conversation !== undefined) {
-      this.#readRequests(call, body, conversation, pending, web);
-    }
+    const route = this.#routeOf({ verb, target, headers, version: "HTTP/2" });
+    this.#openCalls.add(stream, route?.counted ?? { protocol: "other", path: target });
+    if (route === undefined) refuseAsHttp(stream, this.#context.clock);
+    else route.serve(new Http2Call(stream, headers, route.timeoutMs, this.#context), peerFacts);
   }
 
   /** Begins the span of a call. `method`: its name in the trace; undefined: it is not traced. */
@@ -339,101 +306,4 @@ export class CallPipeline {
     }
     call.traceId = traceIdOf(traceparent) ?? call.span?.traceId;
   }
-
-  /** Authenticate: returns undefined if that is done, otherwise what the call has to wait for. */
-  #authenticate(
-    call: WebCall | HttpCall,
-    headers: IncomingHttpHeaders,
-    method: string,
-    peerFacts: PresentedFacts,
-  ): PendingAuthentication | undefined {
-    return this.#authentication?.begin(call, {
-      method,
-      peerFacts,
-      authorization: headers.authorization,
-      forwardedCertificate: headers[forwardedCertificateKey]?.toString(),
-    });
-  }
-
-  /** Read and decode, for a method with one request. */
-  #readRequest(
-    call: WebCall | Http2Call,
-    body: RequestBody,
-    method: SingleRequestMethod,
-    pending: PendingAuthentication | undefined,
-    web: WebCall | undefined,
-  ): void {
-    this.#requests.read(body, call, (message) => {
-      const serve = (binary: Buffer | undefined): void => {
-        if (binary === undefined) return;
-        serveRequest(this.#context, method, call, method.decode(binary));
-      };
-      const next =
-        web === undefined
-          ? () => serve(message)
-          : () => web.convert(message, serve, (why) => call.end(why));
-      whenDone(pending, message.length, next);
-    });
-  }
-
-  /** Read, for a method with a stream of requests: its handler asks for each, and decodes it. */
-  #readRequests(
-    call: WebCall | Http2Call,
-    { stream, encoding, maxBytes, corruptCode }: RequestBody,
-    method: BidiMethod,
-    pending: PendingAuthentication | undefined,
-    web: WebCall | undefined,
-  ): void {
-    const requests = new RequestStream(stream, call, this.#context, {
-      ...{ encoding, corruptCode, inflater: this.#requests.inflater },
-      maxBytes: maxBytes ?? method.maxRequestBytes,
-      mayIdle: method.mayIdle === true,
-    });
-    const read =
-      web === undefined ? () => requests.next() : async () => converted(web, await requests.next());
-    whenDone(pending, 0, () => serveConversation(this.#context, method, call, read));
-  }
-
-  /** Serves a call whose request stays unread until its caller is known. */
-  #serveRaw(
-    call: RawCall,
-    headers: IncomingHttpHeaders,
-    method: RawMethod,
-    pending: PendingAuthentication | undefined,
-  ): void {
-    const metadata = this.#authentication === undefined ? headers : withoutCredentials(headers);
-    const serve = () => {
-      const start = () => method.serve(call, metadata, this.#context);
-      serveRaw(this.#context, method, call, start);
-    };
-    whenDone(pending, headerBytes(headers), serve);
-  }
-}
-
-/** What a request that is not one of gRPC is counted as. */
-function countedAs(
-  target: string,
-  method: HttpMethod | undefined,
-  web: WebRequest | undefined,
-): CountedCall {
-  if (method !== undefined) return { protocol: "etcd-json", path: target, label: method.label };
-  return { protocol: web?.protocol ?? "other", path: web?.path ?? target };
-}
-
-/** Calls `serve` once a call whose request has this many bytes is authenticated. */
-function whenDone(
-  pending: PendingAuthentication | undefined,
-  bytes: number,
-  serve: () => void,
-): void {
-  if (pending === undefined) serve();
-  else pending.whenDone(bytes, serve);
-}
-
-/** A request of a stream by another protocol, converted; undefined: there are no more. */
-async function converted(call: WebCall, message: Buffer | undefined): Promise<Buffer | undefined> {
-  if (message === undefined) return undefined;
-  return new Promise((resolve, reject) => {
-    call.convert(message, resolve, (why) => reject(new RefusedRequest(why)));
-  });
 }

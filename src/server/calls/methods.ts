@@ -141,6 +141,14 @@ export interface Methods {
   readonly streaming: ReadonlyMap<string, BidiMethod>;
 }
 
+/** The method at a path; undefined: there is no such method. */
+export function methodAt(
+  { single, streaming }: Methods,
+  path: string,
+): SingleRequestMethod | BidiMethod | undefined {
+  return single.get(path) ?? streaming.get(path);
+}
+
 /** A method's name in logs and metrics: its gRPC path without the leading slash. */
 export function methodOf(path: string): string {
   return path.slice(1);
