@@ -134,6 +134,18 @@ export class LeaseAuthorizer {
     return mayAll ? undefined : leaseDenied(identity, use, lease, isTooLarge);
   }
 
+  /** Throws the refusal, with which the call is denied, if its caller may not use the lease so; and what `refusal` rejects with. */
+  async check(
+    call: LeaseUser & { readonly deny: () => void },
+    lease: bigint,
+    use: LeaseUse,
+  ): Promise<void> {
+    const refusal = await this.refusal(call, lease, use);
+    if (refusal === undefined) return;
+    call.deny();
+    throw refusal;
+  }
+
   /**
    * As `refusal`, for each of up to thousands of leases, with what it rejects with. All together wait no longer than one of
    * them: what is not found out by then is refused.

@@ -206,18 +206,19 @@ async function admitWithLeases(
   readBytes: number,
   puts: readonly Pick<PutOperation, "resource" | "key" | "lease">[],
 ): Promise<void> {
-  const { generation } = context.authorizer;
+  const { authorizer, leaseAuthorizer } = context;
+  const { generation } = authorizer;
   const others = new Set<bigint>();
   for (const put of puts) {
     if (await namesOtherLease(context, put, call)) others.add(put.lease ?? 0n);
   }
-  for (const lease of others) await checkLease(context, lease, call);
+  for (const lease of others) await leaseAuthorizer.check(call, lease, attaching);
   // The response holds the objects of the request, and what is read.
   const wait = call.admit(call.requestBytes + readBytes);
   if (wait !== undefined) await wait;
   // The policy may have changed while it waited.
-  if (context.authorizer.generation === generation) return;
-  for (const lease of others) await checkLease(context, lease, call);
+  if (authorizer.generation === generation) return;
+  for (const lease of others) await leaseAuthorizer.check(call, lease, attaching);
 }
 
 /**
@@ -236,18 +237,6 @@ async function namesOtherLease(
   const get = { key, at: { match: "LINEARIZABLE" }, signal, owner } as const;
   const { object } = await resourceNamed(context, call, resource).get(get);
   return object?.lease !== lease;
-}
-
-/** Throws the refusal if the caller may not attach objects to the lease. */
-async function checkLease(
-  { leaseAuthorizer }: UnaryContext,
-  lease: bigint,
-  call: UnaryCall,
-): Promise<void> {
-  const refusal = await leaseAuthorizer.refusal(call, lease, attaching);
-  if (refusal === undefined) return;
-  call.deny();
-  throw refusal;
 }
 
 /** Encodes the response, with the history that the write belongs to, which may no longer be the current one. */

@@ -7,7 +7,7 @@ import type { RevokeRequest__Output } from "../../../wire/generated/watchfanout/
 import type { TimeToLiveRequest__Output } from "../../../wire/generated/watchfanout/v1/TimeToLiveRequest.ts";
 import { leaseService } from "../../../wire/services.ts";
 import { expectedObjectBytes } from "../../calls/call-admission.ts";
-import { type LeaseUse, leaseAccess, reading, revoking } from "../../calls/lease-authorizer.ts";
+import { leaseAccess, reading, revoking } from "../../calls/lease-authorizer.ts";
 import type { ServiceMethods, UnaryCall, UnaryMethod } from "../../calls/methods.ts";
 import type { ServiceContext } from "../../calls/service-context.ts";
 import { requiredLease, ttlOf } from "../parse-requests.ts";
@@ -58,16 +58,17 @@ export class LeaseService {
       access: "open",
       audited: ({ lease }) => leaseAccess("delete", leaseName(BigInt(lease))),
       perform: async (request, call) => {
+        const { leaseAuthorizer, grantedLeases } = this.#context;
         const lease = requiredLease(request.lease);
-        await this.#check(call, lease, revoking);
+        await leaseAuthorizer.check(call, lease, revoking);
         const wait = call.admit(smallResponseBytes);
         if (wait !== undefined) {
           await wait;
           // The policy may have changed meanwhile, and what is attached.
-          await this.#check(call, lease, revoking);
+          await leaseAuthorizer.check(call, lease, revoking);
         }
         await this.#forgetting(lease, this.#leases.revoke(lease, call.signal));
-        this.#context.grantedLeases.ended(lease);
+        grantedLeases.ended(lease);
         return () => [leaseService.Revoke.responseSerialize({})];
       },
     } satisfies UnaryMethod<RevokeRequest__Output>,
@@ -148,14 +149,6 @@ export class LeaseService {
       if (hasReason(error, "LEASE_NOT_FOUND")) this.#context.grantedLeases.ended(lease);
       throw error;
     }
-  }
-
-  /** Throws the refusal if the caller may not use the lease so. */
-  async #check(call: UnaryCall, lease: bigint, use: LeaseUse): Promise<void> {
-    const refusal = await this.#context.leaseAuthorizer.refusal(call, lease, use);
-    if (refusal === undefined) return;
-    call.deny();
-    throw refusal;
   }
 }
 
