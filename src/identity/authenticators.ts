@@ -68,9 +68,9 @@ export class Authenticators {
   }
 
   /** Whether the certificate of a peer has expired. Only another connection can have another one. */
-  hasExpired({ certificate }: Peer): boolean {
-    if (certificate === undefined || certificate instanceof WatchFanoutError) return false;
-    return this.#isExpired(certificate);
+  hasExpired(peer: Peer): boolean {
+    const holder = holderOf(peer);
+    return holder !== undefined && this.#isExpired(holder);
   }
 
   /**
@@ -108,10 +108,8 @@ export class Authenticators {
 
   /** Whether a peer is trusted to forward the identities of others. */
   mayForward(peer: Peer): boolean {
-    const { certificate } = peer;
-    if (this.#isTrustedPlace(peer)) return true;
-    if (certificate === undefined || certificate instanceof WatchFanoutError) return false;
-    return this.#isForwarder(certificate);
+    const holder = holderOf(peer);
+    return this.#isTrustedPlace(peer) || (holder !== undefined && this.#isForwarder(holder));
   }
 
   /** The name that a peer forwards for a call, known before the call is authenticated; undefined: none. */
@@ -134,9 +132,7 @@ export class Authenticators {
 
   /** When a peer that may forward no longer may, in milliseconds since the epoch; undefined: never. */
   #forwardsUntil(peer: Peer): number | undefined {
-    const { certificate } = peer;
-    if (certificate === undefined || certificate instanceof WatchFanoutError) return undefined;
-    return this.#isTrustedPlace(peer) ? undefined : certificate.expiresAt;
+    return this.#isTrustedPlace(peer) ? undefined : holderOf(peer)?.expiresAt;
   }
 
   #recogniseToken(authorization: string): Identity | (() => Promise<Identity>) {
@@ -171,6 +167,11 @@ export class Authenticators {
   #isExpired({ expiresAt }: Identity): boolean {
     return expiresAt !== undefined && this.#options.now() >= expiresAt;
   }
+}
+
+/** The identity by the certificate of a peer; undefined: it has none, or one that is refused. */
+function holderOf({ certificate }: Peer): Identity | undefined {
+  return certificate instanceof WatchFanoutError ? undefined : certificate;
 }
 
 /** The credential of a call or of an open stream has expired. */

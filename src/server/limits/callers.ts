@@ -163,7 +163,11 @@ export class Callers {
 
   /** A connection begins. `address`: the IP address of its client; undefined: it is closed, or not known. */
   connected(connection: object, address: string | undefined): void {
-    this.#connect(connection, hostOf(address ?? ""));
+    const host = hostOf(address ?? "");
+    this.#connections.set(connection, {
+      ...{ host, last: this.#hostCaller(host).on(connection), first: undefined },
+      ...{ isShared: false, isForwarder: false },
+    });
   }
 
   /** A connection that has begun is closed. Idempotent. */
@@ -224,14 +228,6 @@ export class Callers {
     const known = this.#connections.get(connection);
     if (known !== undefined && !known.isShared && !known.isForwarder) return known.last;
     return this.#hostCaller(known?.host ?? "").on(connection);
-  }
-
-  #connect(connection: object, host: string): void {
-    const last = this.#hostCaller(host).on(connection);
-    this.#connections.set(connection, {
-      ...{ host, last, first: undefined },
-      ...{ isShared: false, isForwarder: false },
-    });
   }
 
   #ownerOn(connection: object, caller: Caller): CallOwner {
