@@ -7,16 +7,9 @@ import { within } from "../base/wait.ts";
 import type { MemberCertificates } from "../etcd/client/member.ts";
 import { addressOf, embeddedEndpoint, urlOf } from "../etcd/client/upstream-connection.ts";
 import type { MetricsSource } from "../server/admin/admin.ts";
+import type { Http1Page, Http1Pages } from "../server/listener/http1.ts";
 
-/** A page of etcd's HTTP port. */
-interface Page {
-  readonly status: number;
-  readonly body: string;
-  readonly contentType: string;
-}
-
-/** Makes a page for the query of a request, such as "serializable=true". */
-type MakePage = (query: string) => Promise<Page>;
+type MakePage = (query: string) => Promise<Http1Page>;
 
 /** Where the pages come from. */
 export interface PageSource {
@@ -52,7 +45,7 @@ export class EtcdPages {
   readonly #clock: Clock;
   readonly #logger: Logger;
   /** The newest page of each URL, and those in progress. There are few URLs: of a query only what etcd knows is kept. */
-  readonly #pages = new Map<string, { readonly page: Promise<Page>; until: number }>();
+  readonly #pages = new Map<string, { readonly page: Promise<Http1Page>; until: number }>();
   /** The URLs whose failure was logged. */
   readonly #failing = new Set<string>();
   readonly #metrics: MetricsSource | undefined;
@@ -70,12 +63,12 @@ export class EtcdPages {
   }
 
   /** What makes the pages of the admin port, by their path, which has this service's metrics as /metrics. No page rejects. */
-  ofAdminPort(): ReadonlyMap<string, MakePage> {
+  ofAdminPort(): Http1Pages {
     return new Map([...this.#health(), ...this.#ownMetrics()]);
   }
 
   /** The same of the port of clients. `hasMetrics`: whether it shows metrics, of this service and of the member in use. */
-  ofClientPort(hasMetrics: boolean): ReadonlyMap<string, MakePage> {
+  ofClientPort(hasMetrics: boolean): Http1Pages {
     if (!hasMetrics) return new Map(this.#health());
     const ofMember: MakePage = () => this.#shared("/metrics", this.#pageOf("/metrics"));
     return new Map([...this.#health(), ["/metrics", ofMember], ...this.#ownMetrics()]);
@@ -108,13 +101,13 @@ export class EtcdPages {
   #ownMetrics(): [string, MakePage][] {
     const metrics = this.#metrics;
     if (metrics === undefined) return [];
-    const page = async (): Promise<Page> => {
+    const page = async (): Promise<Http1Page> => {
       return { status: 200, body: await metrics.render(), contentType: metrics.contentType };
     };
     return [["/proxy/metrics", () => this.#shared("/proxy/metrics", page)]];
   }
 
-  #pageOf(url: string): (signal: AbortSignal) => Promise<Page> {
+  #pageOf(url: string): (signal: AbortSignal) => Promise<Http1Page> {
     return async (signal) => {
       if (this.#source.endpoint === embeddedEndpoint) throw new Error("It has no HTTP port.");
       return pageOf(this.#source, url, signal);
@@ -124,9 +117,9 @@ export class EtcdPages {
   /** `otherwise` makes the page if the member does not respond with one: it may serve HTTP on other ports (its --listen-client-http-urls). */
   #shared(
     url: string,
-    make: (signal: AbortSignal) => Promise<Page>,
-    otherwise?: () => Promise<Page>,
-  ): Promise<Page> {
+    make: (signal: AbortSignal) => Promise<Http1Page>,
+    otherwise?: () => Promise<Http1Page>,
+  ): Promise<Http1Page> {
     const newest = this.#pages.get(url);
     if (newest !== undefined && this.#clock.now() < newest.until) return newest.page;
     const page = this.#make(url, make, otherwise).finally(() => {
@@ -139,9 +132,9 @@ export class EtcdPages {
 
   async #make(
     url: string,
-    make: (signal: AbortSignal) => Promise<Page>,
-    otherwise: (() => Promise<Page>) | undefined,
-  ): Promise<Page> {
+    make: (signal: AbortSignal) => Promise<Http1Page>,
+    otherwise: (() => Promise<Http1Page>) | undefined,
+  ): Promise<Http1Page> {
     const aborted = new AbortController();
     const expire = (): never => {
       const error = new Error(`etcd did not respond within ${pageMs / 1_000} s`);
@@ -163,7 +156,7 @@ export class EtcdPages {
   }
 
   /** The reason is for the log: it may have addresses, and the page needs no credential. */
-  #failed(url: string, reason: string): Page {
+  #failed(url: string, reason: string): Http1Page {
     if (!this.#failing.has(url)) {
       const { endpoint } = this.#source;
       this.#logger.warn({ endpoint, url, reason }, "etcd has not answered a request by HTTP");
@@ -176,7 +169,7 @@ export class EtcdPages {
 }
 
 /** As etcd's own page. */
-function health(value: "true" | "false", reason: string): Page {
+function health(value: "true" | "false", reason: string): Http1Page {
   const body = `${JSON.stringify({ health: value, reason })}\n`;
   return { status: 200, body, contentType: "application/json" };
 }
@@ -198,8 +191,8 @@ function pageOf(
   { endpoint, certificates }: PageSource,
   path: string,
   signal: AbortSignal,
-): Promise<Page> {
-  const { promise, resolve, reject } = Promise.withResolvers<Page>();
+): Promise<Http1Page> {
+  const { promise, resolve, reject } = Promise.withResolvers<Http1Page>();
   const maxBytes = path === "/metrics" ? maxMetricsBytes : maxPageBytes;
   const url = new URL(path, urlOf(endpoint));
   const address = addressOf(endpoint);

@@ -1,5 +1,4 @@
 import type { IncomingHttpHeaders } from "node:http2";
-import type { Clock } from "../../base/clock.ts";
 import type { Upstream } from "../../etcd/client/upstream.ts";
 import { headerField } from "../../etcd/wire/response-header.ts";
 import type { CreateRequest } from "../../etcd/wire/watch-request.ts";
@@ -13,7 +12,7 @@ import {
   isRefused,
 } from "../cached/cached-resources.ts";
 import type { NewestHeader } from "../cached/newest-header.ts";
-import type { EtcdCall } from "../calls/etcd-call.ts";
+import type { EtcdCall, EtcdServiceDeps } from "../calls/etcd-call.ts";
 import { type LeaderDependent, MemberMonitor } from "./member-monitor.ts";
 
 /** Maximum number of watches of one stream, and of all streams together. */
@@ -27,12 +26,8 @@ const maxUpstreamWatches = 20_000;
 const firstGeneration = 1;
 
 /** What the service is made of. */
-export interface WatchServiceDeps {
+export interface WatchServiceDeps extends EtcdServiceDeps {
   readonly upstream: Upstream;
-  readonly calls: Rounds<EtcdCall>;
-  readonly cached: CachedResources;
-  readonly newestHeader: NewestHeader;
-  readonly clock: Clock;
   /** Interval of progress notifications, in milliseconds. */
   readonly progressIntervalMs: number;
 }
