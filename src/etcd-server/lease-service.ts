@@ -30,7 +30,7 @@ export class LeaseService {
     if (id !== undefined && id > maxId) throw negativeLease(request.ID);
     try {
       const { lease } = await this.#served.store.leases.grant(ttl, undefined, id);
-      return this.#answer(number(0x10, lease), number(0x18, ttl));
+      return this.#served.response(number(0x10, lease), number(0x18, ttl));
     } catch (error) {
       throw hasReason(error, "INVALID_REQUEST") ? etcdErrors.leaseExists() : error;
     }
@@ -39,7 +39,7 @@ export class LeaseService {
   async revoke(message: Buffer): Promise<Buffer> {
     const { ID } = decode.leaseRevoke(message);
     await this.#served.store.leases.revoke(leaseId(ID));
-    return this.#answer();
+    return this.#served.response();
   }
 
   /** Renews a lease, for one request of a stream. Of one that does not exist the response has no time to live. */
@@ -47,7 +47,7 @@ export class LeaseService {
     const id = leaseId(decode.leaseKeepAlive(message).ID);
     const [ttlMs = 0] = await this.#served.store.leases.keepAlive([id]);
     const ttl = typeof ttlMs === "number" ? Math.floor(ttlMs / 1_000) : 0;
-    return this.#answer(number(0x10, id), number(0x18, ttl));
+    return this.#served.response(number(0x10, id), number(0x18, ttl));
   }
 
   async timeToLive(message: Buffer): Promise<Buffer> {
@@ -56,7 +56,7 @@ export class LeaseService {
     try {
       const { ttlMs, grantedTtlSeconds, keys } = await this.#served.store.leases.attached(id);
       const shown = request.keys === true ? keys : [];
-      return this.#answer(
+      return this.#served.response(
         number(0x10, id),
         number(0x18, Math.floor(ttlMs / 1_000)),
         number(0x20, grantedTtlSeconds),
@@ -65,17 +65,15 @@ export class LeaseService {
       );
     } catch (error) {
       if (!hasReason(error, "LEASE_NOT_FOUND")) throw error;
-      return this.#answer(number(0x10, id), number(0x18, -1));
+      return this.#served.response(number(0x10, id), number(0x18, -1));
     }
   }
 
   async leases(): Promise<Buffer> {
     const ids = await this.#served.store.leases.ids();
-    return this.#answer(Buffer.concat(ids.map((id) => bytesField(0x12, number(0x08, id)))));
-  }
-
-  #answer(...fields: readonly Buffer[]): Buffer {
-    return Buffer.concat([this.#served.header(), ...fields]);
+    return this.#served.response(
+      Buffer.concat(ids.map((id) => bytesField(0x12, number(0x08, id)))),
+    );
   }
 }
 

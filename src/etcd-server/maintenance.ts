@@ -38,7 +38,7 @@ export class MaintenanceService {
 
   async status(): Promise<Buffer> {
     const { revision, memberId, store } = this.#served;
-    return this.#answer(
+    return this.#served.response(
       text(0x12, etcdVersion),
       number(0x18, store.bytes),
       number(0x20, memberId),
@@ -57,18 +57,18 @@ export class MaintenanceService {
     if (action === "ACTIVATE") {
       throw unimplemented("raising an alarm", "It raises NOSPACE itself while it is full.");
     }
-    if (action === "DEACTIVATE" || !this.#isFull) return this.#answer();
+    if (action === "DEACTIVATE" || !this.#isFull) return this.#served.response();
     const alarm = [number(0x08, this.#served.memberId), number(0x10, noSpaceAlarm)];
-    return this.#answer(bytesField(0x12, ...alarm));
+    return this.#served.response(bytesField(0x12, ...alarm));
   }
 
   /** Without an effect: the store defragments nothing. */
   async defragment(): Promise<Buffer> {
-    return this.#answer();
+    return this.#served.response();
   }
 
   async hash(): Promise<Buffer> {
-    return this.#answer(number(0x10, await this.#hashAt(0)));
+    return this.#served.response(number(0x10, await this.#hashAt(0)));
   }
 
   async hashKv(message: Buffer): Promise<Buffer> {
@@ -77,17 +77,21 @@ export class MaintenanceService {
     if (revision < this.#served.compacted) throw etcdErrors.compacted();
     const hash = await this.#hashAt(revision);
     const { compacted } = this.#served;
-    return this.#answer(number(0x10, hash), number(0x18, compacted), number(0x20, revision));
+    return this.#served.response(
+      number(0x10, hash),
+      number(0x18, compacted),
+      number(0x20, revision),
+    );
   }
 
   async memberList(): Promise<Buffer> {
     const member = [number(0x08, this.#served.memberId), text(0x12, hostname())];
-    return this.#answer(bytesField(0x12, ...member, text(0x22, this.#clientUrl())));
+    return this.#served.response(bytesField(0x12, ...member, text(0x22, this.#clientUrl())));
   }
 
   /** There are no users. Their revision is that of an etcd without any. */
   async authStatus(): Promise<Buffer> {
-    return this.#answer(number(0x18, 1));
+    return this.#served.response(number(0x18, 1));
   }
 
   /** Clients with a user's name continue without a token then. */
@@ -117,10 +121,6 @@ export class MaintenanceService {
       at = { match: "EXACT", revision: page.revision };
       await new Promise<void>((resolve) => clock.setImmediate(resolve));
     }
-  }
-
-  #answer(...fields: readonly Buffer[]): Buffer {
-    return Buffer.concat([this.#served.header(), ...fields]);
   }
 }
 

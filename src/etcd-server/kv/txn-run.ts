@@ -1,10 +1,11 @@
+import { keyValueSize, writeKeyValue } from "../../etcd/wire/key-value.ts";
 import { headerTag } from "../../etcd/wire/response-header.ts";
 import { keyText } from "../../model/key-bytes.ts";
 import type { StoredObject } from "../../model/object.ts";
 import { bytesField, none, number, numberField } from "../../protobuf/fields.ts";
+import { bytesFieldSize, WireWriter } from "../../protobuf/wire-writer.ts";
 import type { Draft } from "../../storage/memory/draft.ts";
 import { etcdErrors } from "../protocol/errors.ts";
-import { flag, keyValue } from "../protocol/fields.ts";
 import {
   type Compare,
   type DeleteRangeRequest,
@@ -205,4 +206,19 @@ export function* operationsOf({ operations }: Chosen): Generator<RequestOp, void
 function response(tag: number, { revision, fields }: Outcome): Part {
   const header = bytesField(headerTag, numberField(0x18, revision));
   return { tag: 0x1a, parts: [{ tag, parts: [header, ...fields] }] };
+}
+
+/** A field that is there if it is true: etcd leaves out others. */
+function flag(tag: number, isSet: boolean): Buffer {
+  return isSet ? numberField(tag, 1) : none;
+}
+
+/** A field with an object, as a KeyValue with its value. Its key is whole: the prefix of its resource is empty. */
+function keyValue(tag: number, object: StoredObject): Buffer {
+  const size = keyValueSize(0, object, false);
+  const writer = new WireWriter(Buffer.allocUnsafe(bytesFieldSize(size)));
+  writer.byte(tag);
+  writer.varint(size);
+  writeKeyValue(writer, none, object);
+  return writer.bytes;
 }

@@ -61,6 +61,11 @@ export class ServedStore {
     return headerField(ids, revision);
   }
 
+  /** A response with its header and these fields. */
+  response(...fields: readonly Buffer[]): Buffer {
+    return Buffer.concat([this.header(), ...fields]);
+  }
+
   #identify(): void {
     const { historyId } = this.store;
     if (historyId === this.#historyId) return;
