@@ -80,25 +80,19 @@ export class HealthService {
   readonly handlers: ServiceHandlers = {
     Check: {
       access: "open",
-      handle: (call, request: HealthCheckRequest__Output) => {
-        this.#check(call, request);
-      },
+      handle: (call, request: HealthCheckRequest__Output) => this.#check(call, request),
     },
     List: {
       access: "open",
-      handle: (call) => {
-        this.#list(call);
-      },
+      handle: (call) => this.#list(call),
     },
     Watch: {
       access: "open",
-      handle: (call, request: HealthCheckRequest__Output) => {
-        this.#watch(call, request);
-      },
+      handle: (call, request: HealthCheckRequest__Output) => this.#watch(call, request),
     },
   };
 
-  #check(call: ServerCall, { service }: HealthCheckRequest__Output): void {
+  #check(call: ServerCall, { service }: HealthCheckRequest__Output): undefined {
     const serving = this.#statuses.get(service);
     if (serving !== undefined && this.#mayKnow(call.identity, service)) {
       this.#respond(call, responses[serving]);
@@ -108,7 +102,7 @@ export class HealthService {
     call.end(refused(status.NOT_FOUND, details, "UNKNOWN_RESOURCE"));
   }
 
-  #list(call: ServerCall): void {
+  #list(call: ServerCall): undefined {
     const known = [...this.#statuses].filter(([name]) => this.#mayKnow(call.identity, name));
     if (known.length < this.#statuses.size) {
       this.#respond(call, listResponse(known));
@@ -122,7 +116,7 @@ export class HealthService {
     sendResponse(this.#context, call, parts, this.#context.sendBudget.force(call.connection));
   }
 
-  #watch(call: ServerCall, { service }: HealthCheckRequest__Output): void {
+  #watch(call: ServerCall, { service }: HealthCheckRequest__Output): undefined {
     if (call.isOver) return;
     const { streams } = this.#context;
     const watch = new HealthWatch(call, this.#known(service), this.#context, () => {
