@@ -7,9 +7,9 @@ import {
 } from "node:http";
 import { createServer as createTlsServer, Server as TlsServer } from "node:https";
 import type { AddressInfo } from "node:net";
-import { createSecureContext, type TLSSocket } from "node:tls";
+import type { TLSSocket } from "node:tls";
 import type { Logger } from "pino";
-import type { KeyPair } from "../../base/certificate-store.ts";
+import { CertificateStore, type KeyPair } from "../../base/certificate-store.ts";
 import { systemClock } from "../../base/clock.ts";
 import { peerNameOf } from "../http2/peer.ts";
 import { HandshakeFailures } from "../limits/handshake-failures.ts";
@@ -190,15 +190,11 @@ function logHandshakeFailures(server: Server, logger: Logger): void {
   );
 }
 
-function replaceCertificate(server: Server, { cert, key }: KeyPair): void {
+function replaceCertificate(server: Server, given: KeyPair): void {
   if (!(server instanceof TlsServer)) throw new Error("The admin server has no TLS.");
-  try {
-    createSecureContext({ cert, key });
-  } catch (error) {
-    const why = error instanceof Error ? error.message : String(error);
-    throw new Error(`The TLS certificate or key can't be used: ${why}`, { cause: error });
-  }
-  server.setSecureContext({ cert, key });
+  // It says what is wrong with an unusable one.
+  const { pair } = new CertificateStore(undefined, given);
+  server.setSecureContext({ ...pair });
 }
 
 /** Renders once for all requests that arrive while it is in progress. */

@@ -10,6 +10,7 @@ import type { Socket } from "node:net";
 import type { TLSSocket } from "node:tls";
 import type { Logger } from "pino";
 import { type Clock, maxTimerMs, type Timer } from "../../base/clock.ts";
+import { messageOf } from "../../base/errors.ts";
 import type { PeerFacts } from "../../identity/peer.ts";
 import { type Connections, closeOnceAcknowledged } from "../http2/connections.ts";
 import { FramedConnection, FramingContext } from "../http2/frames/framed-connection.ts";
@@ -150,8 +151,7 @@ export class Listener {
           logger.error({ err: error }, "the gRPC port failed to accept a connection"),
       });
     } catch (error) {
-      const why = error instanceof Error ? error.message : String(error);
-      throw new Error(`Can't listen on ${nameOf(listen)}: ${why}`, { cause: error });
+      throw new Error(`Can't listen on ${nameOf(listen)}: ${messageOf(error)}`, { cause: error });
     }
   }
 
