@@ -3,7 +3,7 @@ import { WatchFanoutError } from "../base/errors.ts";
 import { expired, slowConsumer } from "../cacher/request/errors.ts";
 import type { Access } from "../policy/access.ts";
 import { MessageSender, type SlowEnd } from "../server/calls/message-sender.ts";
-import { refused, toClientError, tooMuchRetained } from "../server/calls/refusals.ts";
+import { endingOf, refused, tooMuchRetained } from "../server/calls/refusals.ts";
 import type { ServerCall } from "../server/calls/server-call.ts";
 import { expiryOf, type ServiceContext } from "../server/calls/service-context.ts";
 import { freeRetainedBytes } from "../server/calls/unary-call.ts";
@@ -121,8 +121,7 @@ export class XdsStream extends MessageSender implements OpenStream {
   }
 
   endBecause(cause: unknown): void {
-    const { logger } = this.context;
-    this.evict(toClientError(cause, this.method.name, logger, this.call));
+    this.end(endingOf(cause, this.method.name, this.context.logger, this.call));
   }
 
   /** The client sends no more requests. */

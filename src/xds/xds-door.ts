@@ -7,7 +7,7 @@ import { auditAllowed } from "../server/calls/audit.ts";
 import { refusalOfRequest } from "../server/calls/authorization.ts";
 import { type BidiMethod, type Door, methodOf } from "../server/calls/methods.ts";
 import { admitStream } from "../server/calls/request-streams.ts";
-import { type NextRequest, RefusedRequest, type ServerCall } from "../server/calls/server-call.ts";
+import type { NextRequest, ServerCall } from "../server/calls/server-call.ts";
 import type { ServiceContext } from "../server/calls/service-context.ts";
 import { Rounds } from "../server/kernel/rounds.ts";
 import { statusOf } from "../wire/errors.ts";
@@ -121,8 +121,7 @@ export class XdsDoor implements Door {
         await this.#requests.run(call.owner, this.#change(call, stream, asked));
       }
     } catch (error) {
-      if (error instanceof RefusedRequest) stream.end(error.status);
-      else if (!stream.isOver) stream.endBecause(error);
+      if (!stream.isOver) stream.endBecause(error);
     }
   }
 

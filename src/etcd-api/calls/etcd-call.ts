@@ -5,13 +5,7 @@ import type { Askable } from "../../etcd/client/upstream-call.ts";
 import { type Access, fullAccess } from "../../policy/access.ts";
 import { MessageSender } from "../../server/calls/message-sender.ts";
 import type { RawCall } from "../../server/calls/methods.ts";
-import {
-  outOfRequestRoom,
-  refused,
-  toClientError,
-  tookTooLong,
-} from "../../server/calls/refusals.ts";
-import { RefusedRequest } from "../../server/calls/server-call.ts";
+import { endingOf, outOfRequestRoom, refused, tookTooLong } from "../../server/calls/refusals.ts";
 import type { ServiceContext } from "../../server/calls/service-context.ts";
 import type { Reservation } from "../../server/kernel/ledger.ts";
 import {
@@ -109,12 +103,7 @@ export abstract class EtcdCall extends MessageSender<RawCall> implements OpenStr
   }
 
   protected override onFailed(error: unknown): void {
-    if (error instanceof RefusedRequest) {
-      this.end(error.status);
-      return;
-    }
-    const { logger } = this.context;
-    this.end(statusOf(toClientError(error, this.#method, logger, this.call)));
+    this.end(endingOf(error, this.#method, this.context.logger, this.call));
   }
 
   protected override onClosed(): void {

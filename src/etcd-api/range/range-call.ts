@@ -13,7 +13,6 @@ import { CallAdmission, expectedObjectBytes } from "../../server/calls/call-admi
 import { inSpanOf } from "../../server/calls/call-span.ts";
 import type { RawCall } from "../../server/calls/methods.ts";
 import { refused } from "../../server/calls/refusals.ts";
-import { RefusedRequest } from "../../server/calls/server-call.ts";
 import type { ServiceContext } from "../../server/calls/service-context.ts";
 import type { RevisionRequirement } from "../../storage/storage.ts";
 import { type FrameParts, prefixSize } from "../../wire/encode.ts";
@@ -306,9 +305,7 @@ export class RangeCall extends RequestCall implements Task {
   #failed(error: unknown): void {
     // What this process has too much of to do, etcd must not get on top.
     const isOverloaded = hasReason(error, "OVERLOADED") || hasReason(error, "TOO_MANY_STREAMS");
-    if (error instanceof RefusedRequest) {
-      this.end(error.status);
-    } else if (isOverloaded || !(error instanceof WatchFanoutError)) {
+    if (isOverloaded || !(error instanceof WatchFanoutError)) {
       this.onFailed(error);
     } else {
       if (hasReason(error, "HISTORY_CHANGED")) this.#service.newestHeader.historyChanged();

@@ -7,6 +7,7 @@ import type { WireReason } from "../../wire/reasons.ts";
 import type { LedgerBounds, ReachedBound } from "../kernel/ledger.ts";
 import type { Caller } from "../limits/callers.ts";
 import { type TracedCall, traceFields } from "./call-span.ts";
+import { RefusedRequest } from "./server-call.ts";
 
 /** What was evicted from, for the text of an error. */
 interface Evicting {
@@ -125,4 +126,15 @@ export function toClientError(
     `The service failed because of an internal error. Report it with the id ${id}, which is in its log.`,
     { metadata: { id }, cause: error },
   );
+}
+
+/** The status that anything thrown ends `call` with: that of a refused request, otherwise that of `toClientError`. */
+export function endingOf(
+  error: unknown,
+  method: string,
+  logger: Logger,
+  call: TracedCall,
+): WireStatus {
+  if (error instanceof RefusedRequest) return error.status;
+  return statusOf(toClientError(error, method, logger, call));
 }

@@ -8,8 +8,8 @@ import type { ServerReflectionRequest__Output } from "../../wire/generated/grpc/
 import type { ServerReflectionResponse } from "../../wire/generated/grpc/reflection/v1/ServerReflectionResponse.ts";
 import { MessageSender } from "../calls/message-sender.ts";
 import { type BidiMethod, decoderOf, methodOf } from "../calls/methods.ts";
-import { nextNotAccepted, refused, responseNotAccepted, toClientError } from "../calls/refusals.ts";
-import { type NextRequest, RefusedRequest, type ServerCall } from "../calls/server-call.ts";
+import { endingOf, nextNotAccepted, refused, responseNotAccepted } from "../calls/refusals.ts";
+import type { NextRequest, ServerCall } from "../calls/server-call.ts";
 import type { ServiceContext } from "../calls/service-context.ts";
 import { nextStreamId, type OpenStream } from "../kernel/open-streams.ts";
 
@@ -81,8 +81,7 @@ export class ReflectionService {
     } catch (error) {
       // A call that was cancelled, or ended by `end`, gets no status.
       if (call.isOver) return;
-      if (error instanceof RefusedRequest) stream.end(error.status);
-      else stream.end(statusOf(toClientError(error, methodOf(method.path), logger, call)));
+      stream.end(endingOf(error, methodOf(method.path), logger, call));
     }
   }
 

@@ -13,9 +13,9 @@ import { leaseService } from "../../../wire/services.ts";
 import { auditDenied } from "../../calls/audit.ts";
 import { keepingAlive, leaseAccess } from "../../calls/lease-authorizer.ts";
 import { type BidiMethod, decoderOf, methodOf } from "../../calls/methods.ts";
-import { toClientError, tooMuchRetained } from "../../calls/refusals.ts";
+import { endingOf, tooMuchRetained } from "../../calls/refusals.ts";
 import { admitStream, inTurn } from "../../calls/request-streams.ts";
-import { type NextRequest, RefusedRequest, type ServerCall } from "../../calls/server-call.ts";
+import type { NextRequest, ServerCall } from "../../calls/server-call.ts";
 import { expiryOf, type ServiceContext } from "../../calls/service-context.ts";
 import { Rounds } from "../../kernel/rounds.ts";
 import { requiredLease } from "../parse-requests.ts";
@@ -98,8 +98,7 @@ export class KeepAliveMethod {
       }
     } catch (error) {
       if (stream.isOver) return;
-      if (error instanceof RefusedRequest) stream.end(error.status);
-      else stream.end(statusOf(toClientError(error, keepAliveMethod, context.logger, call)));
+      stream.end(endingOf(error, keepAliveMethod, context.logger, call));
     }
   }
 
@@ -147,7 +146,7 @@ export class KeepAliveMethod {
       },
       (error: unknown) => {
         if (stream.isOver) return;
-        stream.end(statusOf(toClientError(error, keepAliveMethod, context.logger, call)));
+        stream.end(endingOf(error, keepAliveMethod, context.logger, call));
       },
     );
   }
