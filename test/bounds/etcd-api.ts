@@ -349,7 +349,7 @@ export const etcdApiBounds: readonly Bound[] = [
   },
   {
     what: "answers to a progress request of a watch stream",
-    owners: ["WatchResponses"],
+    owners: ["WatchProgress"],
     bound:
       "one, or one for each watch of the stream; no other request is answered before they are made, in time slices",
     per: "stream",

@@ -18,8 +18,8 @@ export const ownEntries: readonly CorpusEntry[] = [
     ],
     mutations: [
       {
-        file: "src/etcd-api/watch/watch-responses.ts",
-        find: "if (this.#isProgressRepeated) this.requestProgress();",
+        file: "src/etcd-api/watch/watch-progress.ts",
+        find: "if (this.#isRepeated) this.request();",
         replace: "",
       },
     ],

@@ -385,7 +385,7 @@ export class WatchCall extends WatchResponses implements UpstreamWatchesOwner {
     if (isProgressNeeded) this.upstream.requestProgress();
   }
 
-  protected get isFollower(): boolean {
+  get isFollower(): boolean {
     return this.#leftOut !== undefined;
   }
 

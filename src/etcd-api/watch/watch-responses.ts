@@ -1,4 +1,3 @@
-import { runInTimeSlices } from "../../base/event-loop-turns.ts";
 import { Fifo } from "../../base/fifo.ts";
 import {
   type Answer,
@@ -13,6 +12,7 @@ import { EtcdCall } from "../calls/etcd-call.ts";
 import type { AnswerSlot, ClientWatch, ProgressSlot } from "./client-watch.ts";
 import { watchPath } from "./member-monitor.ts";
 import type { ForwardedResponse, UpstreamWatches } from "./upstream-watches.ts";
+import { WatchProgress } from "./watch-progress.ts";
 import type { WatchService } from "./watch-service.ts";
 
 const noFrames: readonly Uint8Array[] = [];
@@ -51,23 +51,16 @@ export abstract class WatchResponses extends EtcdCall {
   #idle: ClientWatch | undefined;
   /** The watch whose creation the message that was sent last reports. */
   #announced: ClientWatch | undefined;
-
-  /** The client waits for progress: until the caches and etcd have answered, until everything is sent, for its answers. */
-  #progress: "none" | "asked" | "due" | "answering" = "none";
-  /** The highest revision that clients knew of when it asked. */
-  #progressFloor = 0;
-  /** The highest revision up to which another watch-fanout was answered without a question to etcd. */
-  #followedUpTo = 0;
-  /** Whether the client asked again since: an answer on its way may be of a revision from before that. */
-  #isProgressRepeated = false;
+  readonly #progress: WatchProgress;
 
   constructor(call: RawCall, context: ServiceContext, service: WatchService) {
     super(call, context, service.calls, "etcd watch", watchPath.slice(1));
     this.service = service;
+    this.#progress = new WatchProgress(this, context.clock);
   }
 
   /** Whether the client is another watch-fanout. */
-  protected abstract get isFollower(): boolean;
+  abstract get isFollower(): boolean;
 
   /** The client has accepted an answer that waited, or everything: more of its requests may be read. */
   protected abstract onRoom(): void;
@@ -181,7 +174,8 @@ export abstract class WatchResponses extends EtcdCall {
       this.pump();
     } else if (message === undefined) {
       this.onRoom();
-      this.#answerProgress();
+      // Behind the answer to a create request it would be taken for progress of that watch, too.
+      if (this.waitingAnswers === 0) this.#progress.answer();
     }
     return message;
   }
@@ -303,109 +297,24 @@ export abstract class WatchResponses extends EtcdCall {
       if (!watch.request.progressNotify || watch.watcher === undefined) continue;
       const revision = watch.syncedRevision;
       if (!watch.isActive && revision !== undefined && revision >= floor) {
-        this.#report(watch);
+        this.report(watch);
       }
       watch.isActive = false;
     }
   }
 
-  /**
-   * The client asks for the progress of all watches. It gets an answer when the caches and etcd are at etcd's revision, if
-   * then all watches are synced that it had; otherwise not at all. Requests that come before that answer have one of their own, together.
-   */
+  /** The client asks for the progress of all watches. */
   protected requestProgress(): void {
-    const { service, watches, upstream } = this;
-    // etcd does not answer while a watch is not synced.
-    if (this.#progress === "asked") upstream.requestProgress();
-    this.#isProgressRepeated = this.#progress !== "none";
-    if (watches.size === 0 || this.#isProgressRepeated) return;
-    this.#progress = "asked";
-    this.#progressFloor = service.floor;
-    for (const watch of watches.values()) watch.isAwaited = true;
-    const reached = [
-      this.#reachProgress(this.#progressFloor),
-      upstream.reachProgress(this.#progressFloor),
-    ];
-    // Neither rejects.
-    void Promise.all(reached).then(() => {
-      this.#progress = "due";
-      this.pump();
-    });
+    this.#progress.request();
   }
 
-  /**
-   * Another watch-fanout has asked for the current revision before, mostly here, and wants the events up to it: so only one
-   * question reaches etcd, however many tiers there are. If the answer does not suffice, it asks again.
-   */
-  #reachProgress(floor: number): Promise<void> {
-    const { service, watches } = this;
-    if (!this.isFollower || floor <= this.#followedUpTo)
-      return service.reachCurrentRevision(watches.values());
-    this.#followedUpTo = floor;
-    return service.reachKnownRevision(watches.values(), floor);
-  }
-
-  /**
-   * Nothing waits to be sent. As etcd, answers for all watches at once if one revision is right for all. Otherwise each
-   * watch gets its own, as with progress at intervals: under a load of writes, watches of several caches and of etcd are at
-   * several revisions, and clientv3 resumes each watch from an answer for all, also if it was sent events above that.
-   */
-  #answerProgress(): void {
-    // Behind the answer to a create request it would be taken for progress of that watch, too.
-    if (this.#progress !== "due" || this.waitingAnswers > 0) return;
-    const revision = this.#syncedRevision();
-    if (revision === "several") {
-      this.#progress = "answering";
-      runInTimeSlices(this.context.clock, this.#reportAll());
-      return;
-    }
-    if (revision !== undefined) {
-      for (const watch of this.watches.values()) watch.sent = revision;
-      this.answer({ watchId: BigInt(noWatchId) }, revision);
-    }
-    this.#progressAnswered();
-  }
-
-  /** Asks again if the client has. */
-  #progressAnswered(): void {
-    this.#progress = "none";
-    if (this.#isProgressRepeated) this.requestProgress();
-  }
-
-  /** Reports the progress of each watch that is synced at its turn. */
-  *#reportAll(): Generator<void, void, void> {
-    for (const watch of this.watches.values()) {
-      if (watch.syncedRevision !== undefined) this.#report(watch);
-      yield;
-    }
-    this.#progressAnswered();
-  }
-
-  /**
-   * The revision up to which all watches are synced, if none was sent more. "several" also if watches that were created since
-   * the request are not synced: etcd has answered the request before. Undefined: others are not synced, or are behind what
-   * clients knew of when progress was requested: under a load of writes the newest one is always ahead.
-   */
-  #syncedRevision(): number | "several" | undefined {
-    let least = Infinity;
-    let sent = this.#progressFloor;
-    let hasLater = false;
-    for (const watch of this.watches.values()) {
-      const { syncedRevision } = watch;
-      if (syncedRevision === undefined || syncedRevision < this.#progressFloor) {
-        if (watch.isAwaited) return undefined;
-        hasLater = true;
-        continue;
-      }
-      least = Math.min(least, syncedRevision);
-      sent = Math.max(sent, watch.sent);
-    }
-    if (least === Infinity) return undefined;
-    return least >= sent && !hasLater ? least : "several";
+  /** Reports a revision up to which all watches have been sent everything, behind the answers before. */
+  reportAll(revision: number): void {
+    this.answer({ watchId: BigInt(noWatchId) }, revision);
   }
 
   /** Reports the progress of one watch, behind the answers before. */
-  #report(watch: ClientWatch): void {
+  report(watch: ClientWatch): void {
     this.#answers.push({ progressOf: watch });
     this.pump();
   }

@@ -27,7 +27,7 @@ class TestResponses extends WatchResponses {
     super.expect(watch);
   }
 
-  protected readonly isFollower = false;
+  readonly isFollower = false;
 
   check(): void {}
   drain(): void {}
