@@ -169,7 +169,7 @@ export class Authenticators {
   }
 }
 
-/** The identity by the certificate of a peer; undefined: it has none, or one that is refused. */
+/** The identity by the certificate of a peer. Undefined without a certificate, or if it is refused. */
 function holderOf({ certificate }: Peer): Identity | undefined {
   return certificate instanceof WatchFanoutError ? undefined : certificate;
 }

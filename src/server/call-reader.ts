@@ -21,7 +21,7 @@ import { IncomingRequests } from "./http2/incoming-requests.ts";
 import { encodingOf, headerBytes, withoutCredentials } from "./http2/request-headers.ts";
 import { RequestStream } from "./http2/request-stream.ts";
 
-/** What shows who is at the other end of a connection. Undefined if that is closed. */
+/** What identifies the other end of a connection. Undefined if that is closed. */
 export type PresentedFacts = Presented["peerFacts"];
 
 export const forwardedCertificateKey = "x-forwarded-client-cert";
