@@ -25,11 +25,16 @@ const modules = [
 /** The paths of the modules. */
 const scriptPaths: readonly string[] = modules.map((name) => `/status/${name}.js`);
 
-/** `hasLivePage`: it links to the live page. */
-function loadStatusPage(hasLivePage: boolean): Http1Page {
+/** Reads the status page and its modules from their files, by their paths. `hasLivePage`: it links to the live page. */
+function loadPages(hasLivePage: boolean): ReadonlyMap<string, Http1Page> {
   const html = contentOf("status.html");
   const linked = hasLivePage ? html : html.replace(/<a href="\/live">.*?<\/a> /, "");
-  return htmlPage(linked, contentOf("status.css") + contentOf("overview.css"));
+  const page = htmlPage(linked, contentOf("status.css") + contentOf("overview.css"));
+  const pages = new Map([["/", page]]);
+  for (const path of scriptPaths) {
+    pages.set(path, scriptPage(contentOf(path.slice("/status/".length))));
+  }
+  return pages;
 }
 
 function contentOf(name: string): string {
@@ -57,9 +62,7 @@ export class StatusPages implements AdminPages {
   readonly #streams: ResponseCache;
   readonly #viewers: Viewers;
   readonly #hasLivePage: boolean;
-  #page: Http1Page | undefined;
-  /** The modules that were requested, by their paths. */
-  readonly #scripts = new Map<string, string>();
+  #pages: ReadonlyMap<string, Http1Page> | undefined;
 
   /** `hasLivePage`: the port also has a live page, which the status page links to. */
   constructor(source: StatusSource, clock: Clock, logger: Logger, hasLivePage: boolean) {
@@ -76,12 +79,10 @@ export class StatusPages implements AdminPages {
   }
 
   async respond(path: string, query: string): Promise<Http1Page | AdminEvents> {
-    if (path === "/") {
-      this.#page ??= loadStatusPage(this.#hasLivePage);
-      return this.#page;
-    }
     if (path === "/status.json") return this.#json(query);
-    if (scriptPaths.includes(path)) return this.#script(path);
+    this.#pages ??= loadPages(this.#hasLivePage);
+    const page = this.#pages.get(path);
+    if (page !== undefined) return page;
     const { refusal } = this.#viewers;
     if (refusal !== undefined) return unavailable(refusal);
     return { contentType: eventStream, begin: (response) => this.#viewers.add(response) };
@@ -90,12 +91,6 @@ export class StatusPages implements AdminPages {
   /** Ends the updates of open pages, and refuses further ones. Idempotent. */
   close(): void {
     this.#viewers.close();
-  }
-
-  #script(path: string): Http1Page {
-    const script = this.#scripts.get(path) ?? contentOf(path.slice("/status/".length));
-    this.#scripts.set(path, script);
-    return scriptPage(script);
   }
 
   async #json(text: string): Promise<Http1Page> {
