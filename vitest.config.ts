@@ -124,8 +124,8 @@ export default defineConfig({
       ...(process.env["RUNTIMES"] ? [] : ["test/runtimes/**"]),
     ],
     // Ends tests that hang. Not an assertion: on a busy machine a test takes many times as long.
-    testTimeout: process.env["BROWSER"] ? 300_000 : 90_000,
-    hookTimeout: process.env["BROWSER"] ? 300_000 : 90_000,
+    testTimeout: process.env["BROWSER"] ? 300_000 : 180_000,
+    hookTimeout: process.env["BROWSER"] ? 300_000 : 180_000,
     expect: { poll: { timeout: 60_000 } },
     // Commands must not read the contexts of the developer.
     env: { XDG_CONFIG_HOME: "/nonexistent" },

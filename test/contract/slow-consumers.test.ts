@@ -99,7 +99,6 @@ describeContract("With half of the clients not reading at all", (open) => {
         }
       }
     },
-    30_000,
   );
 });
 

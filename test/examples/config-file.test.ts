@@ -34,7 +34,7 @@ class Following {
   readonly content = (): Promise<string> => readFile(this.file, "utf8");
 }
 
-describe("A config file that is kept equal to a key", { timeout: 70_000 }, () => {
+describe("A config file that is kept equal to a key", () => {
   it("is written at the start and at each change", async () => {
     const following = await Following.open();
     await following.values.put(key, { workers: 1 });

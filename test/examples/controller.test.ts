@@ -37,7 +37,7 @@ async function addressesOf(key: string): Promise<readonly string[] | undefined> 
   }
 }
 
-describe("The controller", { timeout: 70_000 }, () => {
+describe("The controller", () => {
   it("keeps the endpoints of each service: the ready pods of its namespace that it selects", async () => {
     await services.put("ns-1/web", { selector: "app=web" });
     await putPod("ns-1/a", "web", "10.0.0.1:80");

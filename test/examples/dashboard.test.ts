@@ -23,4 +23,4 @@ it("The dashboard counts the objects of each namespace by their keys, also after
   await service.startAgain();
   await example.said(/ns-1 0\nns-2 0/);
   expect(await example.stop()).toBe(0);
-}, 70_000);
+});

@@ -3,9 +3,7 @@ import { connect } from "../../src/client/connect.ts";
 import { jsonValues } from "../../src/client/values/value-codec.ts";
 import { Example } from "./example.ts";
 
-it("A grpc-js server serves what addTo adds to it, and ends its streams when it is drained.", {
-  timeout: 70_000,
-}, async () => {
+it("A grpc-js server serves what addTo adds to it, and ends its streams when it is drained.", async () => {
   const example = Example.start("embedding/main.ts", ["127.0.0.1:0"]);
   const [, port] = await example.said(/on port (\d+)\./);
   const client = connect({ address: `127.0.0.1:${port}` });

@@ -12,7 +12,7 @@ it("The README has the source of the first steps.", () => {
   expect(source.slice(source.indexOf("import "))).toBe(inReadme);
 });
 
-it("The first steps print what the README shows.", { timeout: 70_000 }, async () => {
+it("The first steps print what the README shows.", async () => {
   const service = await Service.start();
   // After the earlier steps of the README there is an object that is not a pod.
   await service.client.put("default", "ns-1/pod-7", Buffer.from("hello"));

@@ -66,7 +66,7 @@ async function started() {
   return { ...served, example, follow, put, until };
 }
 
-describe("The gateway", { timeout: 70_000 }, () => {
+describe("The gateway", () => {
   it("follows a thousand scopes over one stream of the service", async () => {
     const { follow, put, until, recorder, server, example } = await started();
     await put("ns-7/a", "before");

@@ -8,7 +8,7 @@ function start(service: Service, name: string): Example {
   return Example.start(script, [name], service.address);
 }
 
-describe("A job with leader election", { timeout: 70_000 }, () => {
+describe("A job with leader election", () => {
   it("is done by one process, and continued by another when that is killed or stopped", async () => {
     const service = await Service.start("jobs");
     const ada = start(service, "Ada");

@@ -13,7 +13,7 @@ async function start(): Promise<{ service: Service; values: TypedResource<unknow
   return { service, values: service.client.resource("default", jsonValues()) };
 }
 
-describe("The live table", { timeout: 70_000 }, () => {
+describe("The live table", () => {
   it("prints each change as a line without a terminal", async () => {
     const { service, values } = await start();
     await values.put("ns-1/a", "\x1b[31mred\u2028");

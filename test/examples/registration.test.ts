@@ -10,7 +10,7 @@ async function serve(service: Service): Promise<{ example: Example; address: str
   return { example, address: `127.0.0.1:${port}` };
 }
 
-describe("A service that registers itself", { timeout: 70_000 }, () => {
+describe("A service that registers itself", () => {
   it("is found while it runs, and no longer after it was stopped or killed", async () => {
     const service = await Service.start("services");
     const finder = Example.start(script, ["find", "greeter"], service.address);

@@ -53,7 +53,7 @@ function isHeard(responses: readonly string[], names: readonly string[]): boolea
   return responses.length === onEnd && isDeepStrictEqual(heard, new Set(names));
 }
 
-describe("Channels of grpc-js that are resolved by the service", { timeout: 70_000 }, () => {
+describe("Channels of grpc-js that are resolved by the service", () => {
   it("follow the endpoints as they come and go", async () => {
     const service = await Service.start("endpoints");
     const endpoints = service.client.resource("endpoints", jsonValues<{ addresses: string[] }>());

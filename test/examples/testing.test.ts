@@ -14,7 +14,7 @@ describe("Test your controller", () => {
     expect(snippets[at]).toBe(readFileSync(`examples/testing/${file}`, "utf8"));
   });
 
-  it("has a test for node:test, which passes", { timeout: 70_000 }, async () => {
+  it("has a test for node:test, which passes", async () => {
     const example = new Example([...node, "--test", "examples/testing/scheduler.node.ts"]);
     expect([await example.ended(), example.output]).toEqual([0, expect.stringMatching(/pass 1\n/)]);
   });

@@ -32,32 +32,28 @@ const written: readonly (readonly [string, readonly [string, string | null][], s
 ];
 
 describe.each(markers)("A restore while the resource is idle, %s", (marker) => {
-  test.each(written)(
-    "ends every stream, and is detected by %s",
-    { timeout: 60_000 },
-    async (_what, entries, keys) => {
-      const world = await Restorable.open({ cluster, marker });
-      const snapshot = await world.snapshot();
-      await world.growTo(snapshot.revision + 5);
-      const before = await world.level();
-      const { history_id } = await world.client.list({ resource });
-      expect(before).toBe(snapshot.revision + 5);
-      const stream = await world.watch(before);
-      await world.away();
-      await world.restore(snapshot);
-      await world.write(...entries);
-      await world.growTo(before + 5);
-      world.back();
-      await world.connected();
-      const state = await world.client.list({ resource });
-      expect(state.items.map(({ key }) => key)).toEqual(keys);
-      expect(await stream.ended).toMatchObject({ reason: "HISTORY_CHANGED" });
-      if (marker === "with the marker key") expect(state.history_id).not.toBe(history_id);
-      else expect(state.history_id).toBe("");
-    },
-  );
+  test.each(written)("ends every stream, and is detected by %s", async (_what, entries, keys) => {
+    const world = await Restorable.open({ cluster, marker });
+    const snapshot = await world.snapshot();
+    await world.growTo(snapshot.revision + 5);
+    const before = await world.level();
+    const { history_id } = await world.client.list({ resource });
+    expect(before).toBe(snapshot.revision + 5);
+    const stream = await world.watch(before);
+    await world.away();
+    await world.restore(snapshot);
+    await world.write(...entries);
+    await world.growTo(before + 5);
+    world.back();
+    await world.connected();
+    const state = await world.client.list({ resource });
+    expect(state.items.map(({ key }) => key)).toEqual(keys);
+    expect(await stream.ended).toMatchObject({ reason: "HISTORY_CHANGED" });
+    if (marker === "with the marker key") expect(state.history_id).not.toBe(history_id);
+    else expect(state.history_id).toBe("");
+  });
 
-  test("is not missed by reads while nothing arrives from etcd", { timeout: 60_000 }, async () => {
+  test("is not missed by reads while nothing arrives from etcd", async () => {
     const world = await Restorable.open({ cluster, marker });
     const snapshot = await world.snapshot();
     await world.growTo(snapshot.revision + 5);
@@ -92,9 +88,7 @@ describe("A watch that is resumed", () => {
     expect(world.cacher.stats()).toMatchObject({ relists: 0 });
   });
 
-  test("distinguishes two deletions of one key at one revision by what else was written", {
-    timeout: 60_000,
-  }, async () => {
+  test("distinguishes two deletions of one key at one revision by what else was written", async () => {
     const world = await Restorable.open({ cluster, marker: "without the marker key" });
     const snapshot = await world.snapshot();
     await world.write(["a", "old history"]);
@@ -148,7 +142,6 @@ describe("A watch that resumes from before the event window", () => {
 
   test.each<Marker>(["with the marker key", "without the marker key"])(
     "gets nothing of an etcd that was restored, before the replica has found that out, %s",
-    { timeout: 60_000 },
     async (marker) => {
       const { resume, restore } = await open(marker, 10);
       await restore();
@@ -160,9 +153,7 @@ describe("A watch that resumes from before the event window", () => {
     },
   );
 
-  test("gets nothing of it while it reads, and ends", {
-    timeout: 60_000,
-  }, async () => {
+  test("gets nothing of it while it reads, and ends", async () => {
     const { world, resume, restore } = await open("with the marker key", 80);
     const stream = resume();
     while (stream.read() === undefined) await delay(2);
@@ -236,7 +227,6 @@ describe.each(markers)("A write before the restore has been noticed, %s", (marke
     // Without the key, `npm test` has a Put alone.
     test.each(isThorough || marker === "with the marker key" ? writes : writes.slice(0, 1))(
       "%s gets a history in which its revision is read",
-      { timeout: 60_000 },
       async (_what, write) => {
         const world = await Restorable.open({ cluster, marker });
         const snapshot = await world.snapshot();
@@ -257,7 +247,7 @@ describe.each(markers)("A write before the restore has been noticed, %s", (marke
       },
     );
 
-    test("a refused write makes the cache detect it as well", { timeout: 60_000 }, async () => {
+    test("a refused write makes the cache detect it as well", async () => {
       const world = await Restorable.open({ cluster, marker });
       const snapshot = await world.snapshot();
       await world.growTo(snapshot.revision + 5);

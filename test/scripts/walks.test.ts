@@ -52,4 +52,4 @@ test("A walk has the files that an action passes, in order, without those of oth
   expect(passed.map((each) => basename(each))).toEqual(["main.mjs", "first.mjs", "second.mjs"]);
   const without = await recorder.calledBy(() => ask("none"), reset);
   expect([...without.values()].map((each) => basename(each.url))).toEqual(["main.mjs"]);
-}, 30_000);
+});

@@ -141,7 +141,7 @@ test("A watch of a part delivers what a watch of everything does, without the re
     { numRuns: runs(400) },
   );
   expect(delivered).toBeGreaterThan(100);
-}, 60_000);
+});
 
 test("A slow watch of a part leads to the same state as one of everything.", async () => {
   await fc.assert(
@@ -157,7 +157,7 @@ test("A slow watch of a part leads to the same state as one of everything.", asy
     }),
     { numRuns: runs(400) },
   );
-}, 60_000);
+});
 
 test("Shards with equal hashes are equal, however their ranges are written.", () => {
   const canonical = (...ranges: readonly (readonly [bigint, bigint])[]) =>

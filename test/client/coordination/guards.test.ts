@@ -67,7 +67,7 @@ const stored = async (client: Client): Promise<string> =>
 describe.each([
   ["etcd", async () => LeasedService.onEtcd(etcd)],
   ["the embedded store on a file", () => LeasedService.onFile()],
-])("On %s", { timeout: 60_000 }, (_, open) => {
+])("On %s", (_, open) => {
   it.each([
     ["lock", lock],
     ["leadership", leadership],

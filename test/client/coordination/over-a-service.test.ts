@@ -59,7 +59,7 @@ const stores: [string, () => Promise<LeasedService>][] = [
 ];
 if (isThorough) stores.push(["the embedded store on a file", () => LeasedService.onFile()]);
 
-describe.each(stores)("On %s", { timeout: 60_000 }, (_, open) => {
+describe.each(stores)("On %s", (_, open) => {
   it("a session keeps its objects for longer than its lease, and deletes them when it is closed", async () => {
     const client = openClient(await (await open()).start());
     const session = await openSession(client);

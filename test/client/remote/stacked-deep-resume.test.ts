@@ -92,4 +92,4 @@ test("A watch of a leaf that resumes from before every window, amid writes, has 
     expect(order).toEqual(order.toSorted((one, other) => one - other));
   }
   subscription.close();
-}, 30_000);
+});

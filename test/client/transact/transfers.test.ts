@@ -128,5 +128,5 @@ describe.each([
     expect(await losing).toBeGreaterThan(2);
     expect(await bank.total(observer)).toBe(Bank.sum);
     expect(await bank.counts(observer, members)).toEqual(Array(members).fill(plan.length));
-  }, 60_000);
+  });
 });

@@ -62,4 +62,4 @@ test("A connection whose member reads nothing is closed, also while it is being 
   expect(connection.isUnresponsive).toBe(true);
   if (!opened.closed) await once(opened, "close");
   expect(opened.destroyed).toBe(true);
-}, 10_000);
+});
