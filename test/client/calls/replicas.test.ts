@@ -153,9 +153,13 @@ test("A call waits no longer for replicas that have failed than for a new connec
   onTestFinished(() => client.close());
   onTestFinished(() => patient.close());
   for (const relay of relays) await relay.close();
-  const failed = { reason: "UPSTREAM_UNAVAILABLE", message: expect.stringContaining("REFUSED") };
-  for (let i = 0; i < 2; i++) await expect(client.page("things")).rejects.toMatchObject(failed);
-  await expect(patient.page("things")).rejects.toMatchObject(failed);
+  const failed = (message: RegExp) => ({
+    ...{ reason: "UPSTREAM_UNAVAILABLE", message: expect.stringMatching(message) },
+  });
+  // On a busy machine it can take longer than that until a connection is refused.
+  const either = failed(/REFUSED|no connection within 50 ms/);
+  for (let i = 0; i < 2; i++) await expect(client.page("things")).rejects.toMatchObject(either);
+  await expect(patient.page("things")).rejects.toMatchObject(failed(/REFUSED/));
   const signal = AbortSignal.timeout(50);
   const aborted = await patient.page("things", { signal }).catch((error: unknown) => error);
   expect(aborted).toBe(signal.reason);
