@@ -1,10 +1,12 @@
 import { afterEach, describe, expect, test } from "vitest";
 import { systemClock } from "../../../src/base/clock.ts";
+import { hasReason } from "../../../src/base/errors.ts";
 import type { EtcdClient } from "../../../src/etcd/client/etcd-client.ts";
 import { OwnKeys } from "../../../src/etcd/client/own-keys.ts";
 import { EtcdLeases, namesByPrefix } from "../../../src/storage/etcd/etcd-leases.ts";
 import { type Etcd, startEtcd } from "../../etcd/etcd.ts";
 import { EtcdCluster } from "../../faults/etcd-cluster.ts";
+import { until } from "../../until.ts";
 import { clientOf, Source } from "./source.ts";
 
 const closings: (() => Promise<void>)[] = [];
@@ -71,8 +73,12 @@ describe("The leases of etcd", () => {
     const { leases } = leasesOf([etcd.url]);
     const granted = await Promise.all(Array.from({ length: 50 }, () => leases.grant(60)));
     for (let i = 0; i < 3; i++) {
+      const askedAt = systemClock.now();
       const asked = granted.map(({ lease }) => leases.keepAlive([lease]));
-      for (const [ttlMs] of await Promise.all(asked)) expect(ttlMs).toBeGreaterThan(59_000);
+      const outcomes = await Promise.all(asked);
+      // From now on: the time since it was asked for may be missing.
+      const leastMs = 60_000 - (systemClock.now() - askedAt);
+      for (const [ttlMs] of outcomes) expect(ttlMs).toBeGreaterThanOrEqual(leastMs);
     }
     expect(await callsOf(etcd, "started", "LeaseKeepAlive")).toBe(1);
   });
@@ -113,9 +119,8 @@ describe("The leases of etcd", () => {
     await etcd.kill();
     const askedAt = systemClock.now();
     expect(await leases.keepAlive([lease, 77n])).toEqual([unavailable, unavailable]);
-    const tookMs = systemClock.now() - askedAt;
-    expect(tookMs).toBeGreaterThan(4_900);
-    expect(tookMs).toBeLessThan(6_000);
+    // It has waited for etcd. How long at most is exact in test/storage/lease-renewals.test.ts, by a clock of its own.
+    expect(systemClock.now() - askedAt).toBeGreaterThan(4_900);
     await etcd.start();
     expect(await leases.keepAlive([lease, 77n])).toEqual([
       expect.any(Number),
@@ -130,12 +135,16 @@ describe("The leases of etcd", () => {
     const cluster = await EtcdCluster.start({ size: 3 });
     closings.push(() => cluster.stop());
     const { leases } = leasesOf(cluster.members.map(({ url }) => url));
-    const { lease } = await leases.grant(5);
+    const { lease } = await leases.grant(20);
     expect(await leases.keepAlive([lease])).toEqual([expect.any(Number)]);
-    const renewedAt = systemClock.now();
     await fail(cluster);
-    const [ttlMs] = await leases.keepAlive([lease]);
-    expect(ttlMs).toEqual(expect.any(Number));
-    expect(systemClock.now() - renewedAt).toBeLessThan(5_000);
+    // One that has failed may have been a leader as well, and each call ends after 5 s: sessions repeat them too.
+    let outcome: number | Error | undefined;
+    await until(async () => {
+      [outcome] = await leases.keepAlive([lease]);
+      return !hasReason(outcome, "UPSTREAM_UNAVAILABLE");
+    });
+    // Later etcd would say that there is no such lease.
+    expect(outcome).toEqual(expect.any(Number));
   });
 });
