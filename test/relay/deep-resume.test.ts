@@ -85,8 +85,9 @@ describe("A watch that resumes from before every event window", () => {
 
   async function untilCached(tiers: readonly Tier[], revision: number): Promise<void> {
     for (const tier of tiers) {
-      const at = { match: "NOT_OLDER_THAN", revision } as const;
-      await tier.client().page(resource, { pageSize: 1, at });
+      const client = tier.client();
+      const options = { pageSize: 1, at: { match: "ANY" } } as const;
+      await until(async () => (await client.page(resource, options)).revision >= revision);
     }
   }
 

@@ -68,8 +68,9 @@ export class Tier {
 
   /** A client of the library, closed with this. */
   client(options: { readonly token?: string; readonly maxAttempts?: number } = {}): Client {
-    // On a busy machine this process may have no turn for longer than a ping may take.
-    const client = connect({ address: this.address, keepaliveIntervalMs: 3_600_000, ...options });
+    // On a busy machine this process may have no turn for longer than a ping may take, and calls take longer than by default.
+    const patient = { keepaliveIntervalMs: 3_600_000, timeoutMs: 60_000 };
+    const client = connect({ address: this.address, ...patient, ...options });
     this.#closing.push(() => client.close());
     return client;
   }
