@@ -15,6 +15,9 @@ const all = { 1: Buffer.of(0), 2: Buffer.of(0) };
 /** The pause of a client between two calls, in milliseconds: without one, the load takes the CPU that the members need. */
 const pauseMs = 5;
 
+/** What etcd answers a write at a member that is removed meanwhile, and at one that has had no leader for some seconds. */
+const endsOfWrites: ReadonlySet<string> = new Set(["raft: stopped", "context deadline exceeded"]);
+
 let cluster: EtcdCluster;
 
 beforeAll(async () => {
@@ -80,9 +83,9 @@ class Load {
   async #put(key: string): Promise<void> {
     const floor = this.#floor;
     const response = await this.#client.unary(putPath, encode({ 1: key, 2: `${this.writes}` }));
-    // A write is not repeated by itself. The text is that of a member that is removed meanwhile.
+    // A write is not repeated by itself.
     const { code, message } = statusOf(response);
-    if (code === "14" || message === "raft: stopped") return;
+    if (code === "14" || endsOfWrites.has(message)) return;
     this.writes++;
     const { member } = this.#check("a put", response, floor);
     this.members.set(member, (this.members.get(member) ?? 0) + 1);
