@@ -1,6 +1,7 @@
 import { describe, expect, onTestFinished, test } from "vitest";
 import { systemClock } from "../../../src/base/clock.ts";
 import type { Endpoint } from "../../../src/client/calls/endpoints.ts";
+import type { ConnectOptions } from "../../../src/client/calls/options.ts";
 import { type Client, connect } from "../../../src/client/connect.ts";
 import { jsonValues } from "../../../src/client/values/value-codec.ts";
 import { MemoryStorage } from "../../../src/storage/memory/memory-storage.ts";
@@ -14,7 +15,10 @@ import { keptOpen } from "../kept-open.ts";
  * Two replicas over one store, each behind a relay, and a client of both. Keepalive pings are bytes, too, and a busy machine
  * may answer late: a client has frequent ones only to find out that a server does not respond.
  */
-async function replicas(keepaliveIntervalMs: number = 60_000) {
+async function replicas({
+  keepaliveIntervalMs = 60_000,
+  ...options
+}: Omit<Partial<ConnectOptions>, "address"> = {}) {
   const store = new MemoryStorage({ clock: systemClock });
   const servers = [
     await CachedServer.over(keptOpen(store)),
@@ -22,7 +26,7 @@ async function replicas(keepaliveIntervalMs: number = 60_000) {
   ] as const;
   const relays = [await Relay.to(servers[0].port), await Relay.to(servers[1].port)] as const;
   const address = relays.map(({ port }) => `127.0.0.1:${port}`);
-  const client = connect({ address, keepaliveIntervalMs, random: () => 0 });
+  const client = connect({ address, keepaliveIntervalMs, random: () => 0, ...options });
   onTestFinished(async () => {
     client.close();
     for (const relay of relays) await relay.close();
@@ -57,7 +61,7 @@ describe("A client of two replicas misses nothing, and receives nothing twice, w
   ];
 
   test.each(ways)("%s.", async (_, keepaliveIntervalMs, happen) => {
-    const parts = await replicas(keepaliveIntervalMs);
+    const parts = await replicas({ keepaliveIntervalMs });
     const { store, client } = parts;
     const interruptions: string[] = [];
     const watches = Array.from({ length: 4 }, () => watched(client, interruptions));
@@ -81,7 +85,8 @@ describe("A client of two replicas misses nothing, and receives nothing twice, w
 });
 
 test("A call asks the preferred server first, and another one once that has failed.", async () => {
-  const { servers, relays, client } = await replicas();
+  // Without copies of calls that take a second on a busy machine.
+  const { servers, relays, client } = await replicas({ hedgingDelayMs: Number.POSITIVE_INFINITY });
   let preferred: Endpoint | undefined;
   const watch = client.watch("things", {
     onOpened: (server) => {
