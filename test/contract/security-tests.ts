@@ -90,7 +90,7 @@ export const securityTests: Readonly<Record<string, string>> = {
   "threat-43b": "are not read of what has %s",
   "threat-43c": "Methods whose requests are not checked are for callers with every right",
   "threat-44":
-    "A right that is withdrawn through here is lost at once, and one withdrawn elsewhere within a second",
+    "A right that is withdrawn through here is lost at once, and one withdrawn elsewhere soon",
   "threat-44b": "A permission is of one credential and one range",
   "threat-45":
     "A put of a limited caller may name a lease all of whose objects it may put and delete",

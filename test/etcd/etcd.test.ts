@@ -9,7 +9,7 @@ async function call(etcd: Etcd, path: string, body: object): Promise<unknown> {
   const response = await fetch(`${etcd.url}/v3/${path}`, {
     method: "POST",
     body: JSON.stringify(body),
-    signal: AbortSignal.timeout(10_000),
+    signal: AbortSignal.timeout(60_000),
   });
   return response.json();
 }

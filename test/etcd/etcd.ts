@@ -144,7 +144,7 @@ export async function enableAuth(url: string, rootPassword: string): Promise<voi
     const response = await fetch(`${url}/v3/auth/${path}`, {
       method: "POST",
       body: JSON.stringify(body),
-      signal: AbortSignal.timeout(10_000),
+      signal: AbortSignal.timeout(60_000),
     });
     if (!response.ok) throw new Error(`etcd refuses auth/${path}: ${await response.text()}`);
   }

@@ -28,8 +28,8 @@ describe("A service that registers itself", () => {
     const killedAt = performance.now();
     await other.example.kill();
     await found();
-    // Its lease is 5 s.
-    expect(performance.now() - killedAt).toBeLessThan(5_000 + 1_000 + 3_000);
+    // Its lease is 5 s. The rest is for a busy machine.
+    expect(performance.now() - killedAt).toBeLessThan(5_000 + 25_000);
     expect(await finder.stop()).toBe(0);
   });
 

@@ -96,7 +96,7 @@ it("The sharded controller reconciles every object in one of its processes at a 
     const page = await results.list().next();
     return new Map((page.value?.items ?? []).map(({ key, value }) => [key, value.words]));
   };
-  await expect.poll(found, { timeout: 20_000 }).toEqual(expected);
+  await expect.poll(found, { timeout: 60_000 }).toEqual(expected);
   watching.abort();
   await watched.catch(() => {});
   for (const example of [...first.slice(1), last]) expect(await example.stop()).toBe(0);

@@ -104,7 +104,7 @@ describe("Draining", () => {
     await drained;
     const refused = new TestClient(server.port);
     await expect(
-      refused.unary(List, { resource }, { deadline: Date.now() + 5_000 }),
+      refused.unary(List, { resource }, { deadline: Date.now() + 60_000 }),
     ).rejects.toMatchObject({ reason: "UPSTREAM_UNAVAILABLE" });
     refused.close();
     expect(clock.now()).toBe(0);

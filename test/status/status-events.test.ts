@@ -72,7 +72,7 @@ test("Pages that one connection has requested at once end with it.", async () =>
     await once(socket, "data");
     socket.destroy();
   }
-  await expect.poll(async () => (await updates(tier)).status, { timeout: 10_000 }).toBe(200);
+  await expect.poll(async () => (await updates(tier)).status).toBe(200);
 });
 
 test("The updates end when the service drains, while its clients are waited for.", async () => {

@@ -102,7 +102,7 @@ describe("A relay that follows as another user", () => {
 
 describe("An informer of another user", () => {
   /** A call may wait for a server that has just failed. */
-  const slow = { timeout: 15_000 };
+  const slow = { timeout: 60_000 };
 
   /** An informer of a program that is started, and the problems that it has logged. */
   function started(user: string): {

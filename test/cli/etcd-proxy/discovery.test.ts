@@ -56,7 +56,7 @@ async function resolverOf(
   server.bind(0, "127.0.0.1");
   await once(server, "listening");
   onTestFinished(() => void server.close());
-  const resolver = new Resolver({ timeout: 2_000, tries: 2 });
+  const resolver = new Resolver({ timeout: 60_000, tries: 1 });
   resolver.setServers([`127.0.0.1:${server.address().port}`]);
   return resolver;
 }

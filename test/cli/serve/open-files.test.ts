@@ -72,7 +72,7 @@ test("The idle connections of one host, of which there are more than open files,
     }),
   );
   for (let i = 0; i < 5; i++) {
-    const signal = AbortSignal.timeout(30_000);
+    const signal = AbortSignal.timeout(60_000);
     const probe = await fetch(`${admin}/livez`, { signal, headers: { connection: "close" } });
     expect(probe.status).toBe(200);
     const other = new RawConnection(port, undefined, "127.0.0.2");

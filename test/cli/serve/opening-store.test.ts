@@ -48,7 +48,7 @@ test("A data file that is moved while it is in use is a warning of the readiness
   renameSync(path, `${path}-elsewhere`);
   await vi.waitFor(
     () => expect(check()?.warning).toContain(`The data file ${path} was moved or deleted`),
-    { timeout: 20_000 },
+    { timeout: 60_000 },
   );
   expect(check()?.failure).toBeUndefined();
 });

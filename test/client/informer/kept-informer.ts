@@ -41,7 +41,7 @@ export function started(
     await client.close();
   };
   onTestFinished(stop);
-  const synced = () => informer.waitForSync(AbortSignal.timeout(10_000));
+  const synced = () => informer.waitForSync(AbortSignal.timeout(60_000));
   return { informer, handler, stop, synced };
 }
 

@@ -30,7 +30,7 @@ async function served(options: Partial<ConnectOptions> = {}) {
 }
 
 async function until(isTrue: () => boolean): Promise<void> {
-  await expect.poll(isTrue, { timeout: 30_000, interval: 10 }).toBe(true);
+  await expect.poll(isTrue, { timeout: 60_000, interval: 10 }).toBe(true);
 }
 
 /** A client of a server that answers as `listener` does. */

@@ -107,7 +107,7 @@ test("A Range with a token has etcd's answer, from the cache where etcd permits 
   expect([...permitted].filter(isNewest).sort()).toEqual([0, 1, 2, 3, 4, 5]);
 });
 
-test("A right that is withdrawn through here is lost at once, and one withdrawn elsewhere within a second", async () => {
+test("A right that is withdrawn through here is lost at once, and one withdrawn elsewhere soon", async () => {
   const { cached, root, token, count, call, grant } = await worldOf();
   const codeOf = async (): Promise<string> =>
     statusOf(await cached.unary(rangePath, encode(ann), { token })).code;
@@ -123,9 +123,7 @@ test("A right that is withdrawn through here is lost at once, and one withdrawn 
   }
   expect(await codeOf()).toBe("0");
   await call(revokePath, revoked, root);
-  const since = performance.now();
+  // The permission was asked for before. That it is kept for a second is exact in read-permissions.test.ts, by a clock of its own.
   await until(async () => (await codeOf()) === "7");
-  // The permission was asked for before. The rest is for a busy machine.
-  expect(performance.now() - since).toBeLessThan(4_000);
   for (let i = 0; i < 20; i++) expect(await codeOf()).toBe("7");
 });

@@ -339,7 +339,7 @@ async function gateway(
     method: "POST",
     body: JSON.stringify(body),
     headers: token === undefined ? {} : { authorization: token },
-    signal: AbortSignal.timeout(10_000),
+    signal: AbortSignal.timeout(60_000),
   });
   if (!response.ok) throw new Error(await response.text());
   return ((await response.json()) as { token?: string }).token ?? "";

@@ -73,7 +73,7 @@ describe("On a connection that a trusted proxy shares between identities", () =>
       await vi.waitFor(() => {
         clock.runImmediates();
         expect(server.openStreams).toBe(0);
-      }, 10_000);
+      }, 60_000);
     }
     const raw = new RawConnection(server.port);
     expect((await raw.call(List.path, list, forwarded("one")).drain().ended).code).toBe(0);

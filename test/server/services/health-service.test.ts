@@ -154,6 +154,6 @@ test("A client with health checking sends its calls to a healthy server", async 
   });
   onTestFinished(() => client.close());
   await new Promise<void>((resolve, reject) => {
-    client.waitForReady(Date.now() + 10_000, (error) => (error ? reject(error) : resolve()));
+    client.waitForReady(Date.now() + 60_000, (error) => (error ? reject(error) : resolve()));
   });
 });

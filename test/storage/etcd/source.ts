@@ -73,7 +73,7 @@ export class Source {
     const response = await fetch(this.#url + path, {
       method: "POST",
       body: JSON.stringify(body),
-      signal: AbortSignal.timeout(10_000),
+      signal: AbortSignal.timeout(60_000),
     });
     if (!response.ok) throw new Error(`etcd refuses ${path}: ${await response.text()}`);
     return response.json();
