@@ -18,12 +18,12 @@ export async function serverWith(options: ServerOptions, script: Script): Promis
   return address;
 }
 
-/** A client that is closed after the test. Its jitter is the minimum. */
+/** A client that is closed after the test. Its jitter is the minimum, and its calls have time on a busy machine as well. */
 export function client(
   address: string | readonly string[],
   options: Partial<ConnectOptions> = {},
 ): Client {
-  const opened = connect({ address, random: () => 0, ...options });
+  const opened = connect({ address, random: () => 0, timeoutMs: 60_000, ...options });
   onTestFinished(() => opened.close());
   return opened;
 }
