@@ -61,7 +61,7 @@ test.each(["client", "subscription"] as const)(
     const relay = await Relay.to(server.port);
     const clock = new FakeClock();
     const address = `127.0.0.1:${relay.port}`;
-    const client = connect({ address, clock, random: () => 0, connectTimeoutMs: 1_000 });
+    const client = connect({ address, clock, random: () => 0, connectTimeoutMs: 60_000 });
     const stopping = new AbortController();
     onTestFinished(async () => {
       stopping.abort();
