@@ -79,7 +79,8 @@ describe.each([
       const [client, proxy] = await cuttableClient(address);
       const other = openClient(address);
       const sessions = [client, other].map((each) =>
-        Session.open(each, { ttlMs: 2_000, onError: () => {} }),
+        // So long that the other one keeps its own on a busy machine.
+        Session.open(each, { ttlMs: 6_000, onError: () => {} }),
       );
       const [before, after] = (await Promise.all(sessions)) as [Session, Session];
       onTestFinished(() => Promise.all([before.close(), after.close()]).then(() => {}));
