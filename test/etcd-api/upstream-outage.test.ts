@@ -21,8 +21,8 @@ test.each([
   async (members, atOnce) => {
     const lines: Record<string, unknown>[] = [];
     const write = (line: string): void => void lines.push(JSON.parse(line));
-    let ahead = 0;
-    const clock: Clock = { ...systemClock, now: () => systemClock.now() + ahead };
+    let now = 0;
+    const clock: Clock = { ...systemClock, now: () => now };
     const ports = await freePorts(members);
     const endpoints = ports.map((port) => `http://127.0.0.1:${port}`);
     const upstream = new Upstream({
@@ -32,7 +32,7 @@ test.each([
 
     for (let call = 0; call < 20; call++) {
       await expect(upstream.connect()).rejects.toThrow("ECONNREFUSED");
-      ahead += 1_000;
+      now += 1_000;
     }
     expect(lines.map(({ msg }) => msg)).toEqual(atOnce);
     expect(lines.at(-1)).toMatchObject({ level: 40, why: expect.stringContaining("ECONNREFUSED") });
@@ -42,7 +42,7 @@ test.each([
     expect(upstream.outage?.forMs).toBeLessThan(40_000);
 
     // Without calls nothing shows whether it lasts.
-    ahead += 60_000;
+    now += 60_000;
     expect(upstream.outage).toBeUndefined();
     await expect(upstream.connect()).rejects.toThrow("ECONNREFUSED");
     await expect(upstream.connect()).rejects.toThrow("ECONNREFUSED");
@@ -52,7 +52,7 @@ test.each([
     const server = createServer().listen(ports[0], "127.0.0.1");
     onTestFinished(() => void server.close());
     await once(server, "listening");
-    ahead += 1_000;
+    now += 1_000;
     await upstream.connect();
     await upstream.connect();
     expect(upstream.outage).toBeUndefined();
