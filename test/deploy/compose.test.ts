@@ -104,6 +104,6 @@ test
       text(join("deploy", name)).replace("/etc/prometheus/alerts.yaml", alerts),
     );
     // Without the check that credentials and authorities exist, which this machine does not have.
-    await run(promtool ?? "", ["check", "config", "--syntax-only", file], { timeout: 80_000 });
+    await run(promtool ?? "", ["check", "config", "--syntax-only", file], { timeout: 160_000 });
   },
 );

@@ -59,7 +59,7 @@ describe("The dashboard", () => {
         expr: expr.replaceAll("$__rate_interval", "5m"),
       }));
       await writeFile(file, stringify({ groups: [{ name: "queries", rules }] }));
-      await run(promtool ?? "", ["check", "rules", file], { timeout: 80_000 });
+      await run(promtool ?? "", ["check", "rules", file], { timeout: 160_000 });
     },
   );
 });

@@ -14,7 +14,7 @@ export interface Transfer {
 const accounts = 4;
 const initial = 10;
 
-const options: TransactOptions = { maxAttempts: 10_000, timeoutMs: 60_000 };
+const options: TransactOptions = { maxAttempts: 10_000, timeoutMs: 150_000 };
 
 /**
  * A bank: accounts in two resources, between which clients transfer. Each transfer also counts, for its client, so that one that
