@@ -177,7 +177,7 @@ describe("an etcd with TLS", () => {
       ["without a certificate", { ca }],
     ];
     for (const [name, tls] of strangers) {
-      const stranger = storageOf(etcd, { tls, requestTimeoutMs: 2_000 });
+      const stranger = storageOf(etcd, { tls, requestTimeoutMs: 10_000 });
       await expect(stranger.currentRevision(), name).rejects.toMatchObject({
         reason: "UPSTREAM_UNAVAILABLE",
       });
@@ -200,7 +200,7 @@ describe("The certificates for an etcd", () => {
     });
     closings.push(() => etcd.stop());
     const tls = { ca: other.cert, client: await other.issue() };
-    const client = clientOf(etcd, { tls, requestTimeoutMs: 2_000 });
+    const client = clientOf(etcd, { tls, requestTimeoutMs: 10_000 });
     const storage = new EtcdStorage(client, { prefix: "p/" });
     closings.push(async () => {
       await storage.close();
