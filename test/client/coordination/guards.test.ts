@@ -78,10 +78,11 @@ describe.each([
       const address = await (await open()).start();
       const [client, proxy] = await cuttableClient(address);
       const other = openClient(address);
-      const sessions = [client, other].map((each) =>
-        // So long that the other one keeps its own on a busy machine.
-        Session.open(each, { ttlMs: 6_000, onError: () => {} }),
-      );
+      // The first one ends in the test, and does so only once it is cut off, on a busy machine as well.
+      const sessions = [
+        Session.open(client, { ttlMs: 5_000, onError: () => {} }),
+        Session.open(other, { ttlMs: 120_000, onError: () => {} }),
+      ];
       const [before, after] = (await Promise.all(sessions)) as [Session, Session];
       onTestFinished(() => Promise.all([before.close(), after.close()]).then(() => {}));
       const first = await acquire(before, "first");

@@ -28,13 +28,14 @@ beforeAll(async () => {
 
 afterAll(() => etcd.stop());
 
-/** So long that sessions keep their leases on a busy machine. */
+/** The leases of sessions that a test cuts off, or has for longer than that. So long that the others survive on a busy machine. */
 const ttlMs = 5_000;
 /** What the store may add to a lease, and what clients on a busy machine need to notice and to act. */
 const graceMs = 1_000 + 5_000;
 
+/** By default with a lease that does not end within the test. */
 async function openSession(client: Client, options: SessionOptions = {}): Promise<Session> {
-  const session = await Session.open(client, { ttlMs, onError: () => {}, ...options });
+  const session = await Session.open(client, { ttlMs: 120_000, onError: () => {}, ...options });
   onTestFinished(() => session.close());
   return session;
 }
@@ -63,7 +64,7 @@ if (isThorough) stores.push(["the embedded store on a file", () => LeasedService
 describe.each(stores)("On %s", (_, open) => {
   it("a session keeps its objects for longer than its lease, and deletes them when it is closed", async () => {
     const client = openClient(await (await open()).start());
-    const session = await openSession(client);
+    const session = await openSession(client, { ttlMs });
     await session.put("locks", "a", Buffer.from("1"));
     await delay(1.5 * ttlMs);
     const { object } = await client.get("locks", "a");
@@ -84,6 +85,7 @@ describe.each(stores)("On %s", (_, open) => {
     const lost: number[] = [];
     let restored = 0;
     const session = await openSession(client, {
+      ttlMs,
       onLost: () => lost.push(performance.now()),
       onRestored: () => restored++,
     });
@@ -112,6 +114,7 @@ describe.each(stores)("On %s", (_, open) => {
     const addresses = [await service.start(), await service.start()];
     const client = openClient(addresses);
     const session = await openSession(client, {
+      ttlMs,
       onLost: (error) => {
         throw error;
       },
@@ -133,7 +136,7 @@ describe.each(stores)("On %s", (_, open) => {
     let inside = 0;
     const contenders = Array.from({ length: 5 }, async (__, n) => {
       const client = openClient([addresses[n % 2] ?? ""]);
-      const mutex = new Mutex(await openSession(client, { ttlMs: 10_000 }), "locks", "l");
+      const mutex = new Mutex(await openSession(client), "locks", "l");
       for (let round = 0; round < 5; round++) {
         await using lock = await mutex.lock();
         inside++;
@@ -174,7 +177,7 @@ describe.each(stores)("On %s", (_, open) => {
     const candidates = await Promise.all(
       ["a", "b", "c"].map(async (identity) => {
         const [client, proxy] = await cuttableClient(address);
-        const session = await openSession(client);
+        const session = await openSession(client, { ttlMs });
         const elector = new LeaderElector({
           ...{ session, resource: "locks", name: "job", identity },
           onStartedLeading: async (signal, leadership) => {
@@ -305,7 +308,7 @@ describe.each(stores)("On %s", (_, open) => {
     const join = async (): Promise<void> => {
       const [client, proxy] = await cuttableClient(address);
       const name = `m${members.length}`;
-      const session = await openSession(client);
+      const session = await openSession(client, { ttlMs });
       const shards = new ShardAssignment({
         session,
         resource: "locks",
