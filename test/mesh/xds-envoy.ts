@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { until } from "../../src/testing/until.ts";
+import { until } from "../testing/patient-until.ts";
 
 /** The last characters of Envoy's log that an error shows. */
 const maxLog = 4_000;

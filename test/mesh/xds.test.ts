@@ -5,10 +5,10 @@ import { describe, expect, onTestFinished, test } from "vitest";
 import { envoyBinary } from "../../scripts/envoy.ts";
 import { hasReason } from "../../src/base/errors.ts";
 import { type Client, connect } from "../../src/client/connect.ts";
-import { until } from "../../src/testing/until.ts";
 import { type Served, startServe } from "../cli/serve/serve-process.ts";
 import { type Etcd, startEtcd } from "../etcd/etcd.ts";
 import { freePorts } from "../etcd/free-ports.ts";
+import { until } from "../testing/patient-until.ts";
 import { XdsEnvoy, type XdsEnvoyOptions } from "./xds-envoy.ts";
 
 const envoy = await envoyBinary().catch((error: Error) => {

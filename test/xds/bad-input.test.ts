@@ -1,7 +1,7 @@
 import { status } from "@grpc/grpc-js";
 import { describe, expect, it } from "vitest";
-import { until } from "../../src/testing/until.ts";
 import { encodeAny } from "../../src/xds/response.ts";
+import { until } from "../testing/patient-until.ts";
 import { cluster, type Received, urlOf } from "./discovery-client.ts";
 import { serveXds } from "./serving.ts";
 

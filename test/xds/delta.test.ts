@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { until } from "../../src/testing/until.ts";
 import { versionAt } from "../../src/xds/stored-types.ts";
+import { until } from "../testing/patient-until.ts";
 import { cluster, type Received } from "./discovery-client.ts";
 import { serveXds } from "./serving.ts";
 

@@ -9,8 +9,8 @@ import {
 } from "@grpc/grpc-js";
 import { loadSync, type MethodDefinition } from "@grpc/proto-loader";
 import { onTestFinished } from "vitest";
-import { until } from "../../src/testing/until.ts";
 import { xdsTypes } from "../../src/xds/types.ts";
+import { until } from "../testing/patient-until.ts";
 
 const require = createRequire(import.meta.url);
 const deps = join(dirname(require.resolve("@grpc/grpc-js-xds/package.json")), "deps");

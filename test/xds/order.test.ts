@@ -1,10 +1,10 @@
 import { describe, expect, it } from "vitest";
 import type { Timer } from "../../src/base/clock.ts";
 import type { Cacher } from "../../src/cacher/cacher.ts";
-import { until } from "../../src/testing/until.ts";
 import { Warming } from "../../src/xds/warming.ts";
 import type { XdsReport } from "../../src/xds/xds-door.ts";
 import { FakeClock } from "../fake-clock.ts";
+import { until } from "../testing/patient-until.ts";
 import { type DiscoveryStream, decoded, type Received } from "./discovery-client.ts";
 import { serveXds } from "./serving.ts";
 

@@ -6,11 +6,11 @@ import { promisify } from "node:util";
 import { Server, ServerCredentials } from "@grpc/grpc-js";
 import { expect, onTestFinished } from "vitest";
 import { connect } from "../../src/client/connect.ts";
-import { until } from "../../src/testing/until.ts";
 import { healthService } from "../../src/wire/services.ts";
 import { main } from "../bundle/command.ts";
 import { type Served, startServe } from "../cli/serve/serve-process.ts";
 import { startEtcd } from "../etcd/etcd.ts";
+import { until } from "../testing/patient-until.ts";
 
 const run = promisify(execFile);
 

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
-import { until } from "../../src/testing/until.ts";
 import { EtcdCluster } from "../faults/etcd-cluster.ts";
 import { Tier } from "../relay/tiers.ts";
 import { Source } from "../storage/etcd/source.ts";
+import { until } from "../testing/patient-until.ts";
 import { cluster, DiscoveryClient, type DiscoveryStream, decoded } from "./discovery-client.ts";
 
 const message = "envoy.config.cluster.v3.Cluster";

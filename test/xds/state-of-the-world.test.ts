@@ -1,6 +1,6 @@
 import { status } from "@grpc/grpc-js";
 import { describe, expect, it } from "vitest";
-import { until } from "../../src/testing/until.ts";
+import { until } from "../testing/patient-until.ts";
 import { cluster, decoded } from "./discovery-client.ts";
 import { serveXds } from "./serving.ts";
 

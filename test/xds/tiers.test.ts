@@ -1,8 +1,8 @@
 import { describe, expect, it, onTestFinished } from "vitest";
 import { connect } from "../../src/client/connect.ts";
 import type { Status } from "../../src/server/admin/status/status.ts";
-import { until } from "../../src/testing/until.ts";
 import { type Served, startServe } from "../cli/serve/serve-process.ts";
+import { until } from "../testing/patient-until.ts";
 import { DiscoveryClient } from "./discovery-client.ts";
 
 const resources = ["--resource", "clusters=/clusters/", "--resource", "instances=/instances/"];

@@ -5,9 +5,9 @@ import type { ConnectOptions } from "../../../src/client/calls/options.ts";
 import { type Client, connect } from "../../../src/client/connect.ts";
 import { jsonValues } from "../../../src/client/values/value-codec.ts";
 import { MemoryStorage } from "../../../src/storage/memory/memory-storage.ts";
-import { until } from "../../../src/testing/until.ts";
 import { Relay } from "../../faults/relay.ts";
 import { put } from "../../storage/conformance/opened.ts";
+import { until } from "../../testing/patient-until.ts";
 import { CachedServer } from "../cached-server.ts";
 import { keptOpen } from "../kept-open.ts";
 

@@ -1,6 +1,6 @@
 import { expect } from "vitest";
-import { until } from "../../../src/testing/until.ts";
 import fc from "../../property.ts";
+import { until } from "../../testing/patient-until.ts";
 import { kinds, MeshClient } from "./mesh-client.ts";
 import type { FollowedType } from "./stored-history.ts";
 import type { Entry, StoredMesh } from "./stored-mesh.ts";
