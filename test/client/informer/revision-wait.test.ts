@@ -41,7 +41,7 @@ describe("A wait of an informer for a revision", () => {
     for (let i = 0; i < 20; i++) {
       const { modRevision } = await pods.put("a", utf8(`${i}`));
       // A bookmark of an idle watch comes once in 60 s.
-      await waitForRevision(informers, modRevision, { timeoutMs: 5_000 });
+      await waitForRevision(informers, modRevision, { timeoutMs: 30_000 });
       for (const { revision } of informers) expect(revision).toBeGreaterThanOrEqual(modRevision);
     }
     subscription.close();
