@@ -161,7 +161,13 @@ describe("The event-loop delay", () => {
     const kept = await max();
     expect(kept).toBeGreaterThan(0.2);
     clock.advance(10_000);
-    expect(await max()).toBeLessThan(kept);
+    // A busy machine may have delayed this process meanwhile: that is forgotten a minute later.
+    const latest = async (): Promise<number> => {
+      const seconds = await max();
+      clock.advance(60_000);
+      return seconds;
+    };
+    await expect.poll(latest).toBeLessThan(kept);
   });
 });
 
