@@ -114,7 +114,7 @@ describe("What is loaded after a crash", () => {
       }),
       { numRuns: runs(200) },
     );
-  }, 120_000);
+  }, 240_000);
 
   it("is a state that the cache has had, or nothing, whatever is damaged", async () => {
     let loaded = 0;
@@ -136,7 +136,7 @@ describe("What is loaded after a crash", () => {
       { numRuns: runs(400) },
     );
     expect(loaded).toBeGreaterThan(5);
-  }, 120_000);
+  }, 240_000);
 
   it("does not end with a block that another file had at that place", async () => {
     const folders = [await temporaryFolder(), await temporaryFolder()] as const;

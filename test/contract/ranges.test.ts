@@ -144,19 +144,19 @@ describeContract("A List of a range, in an order", (open) => {
   test("has the objects of the whole list at its revision that are in the range, sorted", async () => {
     const world = await openWorld(open);
     await checkLists(world, world.client, 1);
-  }, 120_000);
+  }, 240_000);
 
   test("has the same without a cache", async () => {
     const world = await openWorld(open);
     await checkLists(world, await startUncached(world.backend), 2);
-  }, 120_000);
+  }, 240_000);
 
   test("has the same from a relay", async () => {
     const world = await openWorld(open);
     const relay = await startRelay(world);
     await checkLists(world, relay.client, 3, 300);
     await checkLists(world, await startUncached(world.backend, relayStorage(world)), 6, 120);
-  }, 120_000);
+  }, 240_000);
 
   test("has the same from the store, if the cache does not reach the revision in 3 s", async () => {
     const world = await openWorld(open);

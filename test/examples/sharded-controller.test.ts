@@ -110,4 +110,4 @@ it("The sharded controller reconciles every object in one of its processes at a 
   expect(new Set(writes.flat().map(({ owner }) => owner))).toEqual(
     new Set(["Ada", "Ben", "Eve", "Fay"]),
   );
-}, 120_000);
+}, 240_000);

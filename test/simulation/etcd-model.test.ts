@@ -291,7 +291,7 @@ test("The model answers, and delivers to watches, what the real etcd does.", asy
     });
   }
   expect(real?.flatMap(({ events }) => events).length).toBeGreaterThan(500);
-}, 120_000);
+}, 240_000);
 
 async function allSynced(watches: readonly Watch[], revision: number): Promise<void> {
   await Promise.all(

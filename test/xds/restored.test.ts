@@ -46,7 +46,7 @@ function shown(clusters: ReadonlyMap<string, string>): string {
 
 describe("Clients of xDS of an etcd that is restored from a backup", () => {
   it("end with what the restored etcd has, and get what differs when they come back", {
-    timeout: 120_000,
+    timeout: 240_000,
   }, async () => {
     const [member] = etcd.members;
     const source = new Source({ url: member?.url ?? "" });

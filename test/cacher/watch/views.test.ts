@@ -293,7 +293,7 @@ test("A view is the full stream with bytes left out, with faults and resumed any
   expect(tally.events).toBeGreaterThan(300);
   expect(tally.undecodable).toBeGreaterThan(20);
   expect(tally.resumed).toBeGreaterThan(50);
-}, 120_000);
+}, 240_000);
 
 const request = {
   ...{ scope: { prefix: "" }, afterRevision: undefined, withPrevious: false },

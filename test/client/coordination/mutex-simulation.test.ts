@@ -130,7 +130,7 @@ async function apply(contest: Contest, [what, index, ms]: Step): Promise<void> {
   await contest.elapse(ms);
 }
 
-describe("A Mutex", { timeout: 120_000 }, () => {
+describe("A Mutex", { timeout: 240_000 }, () => {
   it("has one holder at a time, with rising tokens, and is free again, whatever fails", async () => {
     await fc.assert(
       fc.asyncProperty(

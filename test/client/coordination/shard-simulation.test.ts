@@ -159,7 +159,7 @@ async function apply(group: Group, [what, index, ms]: Step): Promise<void> {
   await group.elapse(ms);
 }
 
-describe("A group of members", { timeout: 120_000 }, () => {
+describe("A group of members", { timeout: 240_000 }, () => {
   it("has one owner of each slot at a time, and none without for longer than a lease, whatever fails", async () => {
     await fc.assert(
       fc.asyncProperty(

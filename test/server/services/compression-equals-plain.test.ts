@@ -122,7 +122,7 @@ function contentOf({ responses }: Got, { delivery }: WatchRequest): unknown {
 const encodings = [undefined, "gzip", "zstd"] as const;
 
 test("A client gets the same with each encoding as without, of each watch and list", {
-  timeout: 120_000,
+  timeout: 240_000,
 }, async () => {
   let compressed = 0;
   await fc.assert(

@@ -57,7 +57,7 @@ export function describeHistories(open: () => Promise<Opened>, traits: Traits): 
       }),
       { numRuns: traits.isFast ? 200 : costlyRuns(120) },
     );
-  }, 120_000);
+  }, 240_000);
 }
 
 async function check(opened: Opened, history: readonly Step[], midway: number): Promise<void> {

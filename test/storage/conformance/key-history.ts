@@ -113,7 +113,7 @@ export function describeKeyHistory(open: () => Promise<Opened>, traits: Traits):
       }),
       { numRuns: traits.isFast ? runs(32) : costlyRuns(32) },
     );
-  }, 120_000);
+  }, 240_000);
 }
 
 /** One step of a random history. */

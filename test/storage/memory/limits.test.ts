@@ -358,7 +358,7 @@ describe("the memory of a MemoryStorage", () => {
     ["objects that each have a lease", { valueBytes: 1, ttlSeconds: 100_000 }],
     ["objects that are changed again and again", { valueBytes: 100, rounds: 2 }],
     ["objects behind a Cacher", { valueBytes: 1, cached: true }],
-  ])("is full before the heap is, by default: of %s", { timeout: 120_000 }, async (_what, fill) => {
+  ])("is full before the heap is, by default: of %s", { timeout: 240_000 }, async (_what, fill) => {
     expect(await filled(fill)).toMatchObject({ reason: "STORAGE_FULL" });
   });
 

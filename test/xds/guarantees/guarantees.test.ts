@@ -73,7 +73,7 @@ describe.each(stores)("xDS at a root, a relay and workers, over %s", (_, startSt
   });
 
   it("keeps its guarantees, whatever is written and however clients read", {
-    timeout: 60_000 * numRuns,
+    timeout: 120_000 * numRuns,
   }, async () => {
     const steps = fc.array(meshStep, { minLength: 50, maxLength: 60 });
     await fc.assert(

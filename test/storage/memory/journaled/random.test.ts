@@ -370,5 +370,5 @@ describe("a store with a journal, with random changes, full disks and crashes", 
     expect(answered).toBeGreaterThan(1_000);
     expect(refused).toBeGreaterThan(1_000);
     for (const name of ["page", "history", "changesAfter"]) expect(read.has(name)).toBe(true);
-  }, 120_000);
+  }, 240_000);
 });
