@@ -1,5 +1,6 @@
 import { join } from "node:path";
 import { EtcdProcess } from "../etcd/etcd-process.ts";
+import { patienceMs } from "./patience.ts";
 import type { Relay } from "./relay.ts";
 
 export interface MemberPlace {
@@ -12,7 +13,7 @@ export interface MemberPlace {
 }
 
 /** How long a call of the gateway may take, in milliseconds. */
-const callTimeoutMs = 2_000;
+const callTimeoutMs = 5_000;
 
 /** One member of a cluster for fault tests. */
 export class EtcdMember {
@@ -135,7 +136,7 @@ export class EtcdMember {
   /** The token of root's calls, if authentication is on. */
   async token(): Promise<string | undefined> {
     if (this.#rootPassword === undefined) return undefined;
-    this.#token ??= this.authenticate();
+    this.#token ??= this.authenticate(callTimeoutMs);
     try {
       return await this.#token;
     } catch (error) {
@@ -144,12 +145,12 @@ export class EtcdMember {
     }
   }
 
-  /** A token that no other client has. */
-  async authenticate(): Promise<string> {
+  /** A token that no other client has. A password takes long to check on a busy machine. */
+  async authenticate(timeoutMs: number = patienceMs): Promise<string> {
     const response = await fetch(`${this.url}/v3/auth/authenticate`, {
       method: "POST",
       body: JSON.stringify({ name: "root", password: this.#rootPassword }),
-      signal: AbortSignal.timeout(callTimeoutMs),
+      signal: AbortSignal.timeout(timeoutMs),
     });
     const result = (await response.json()) as { readonly token?: string };
     if (result.token === undefined) throw new Error(`etcd gives no token: ${response.status}`);

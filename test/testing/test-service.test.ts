@@ -98,7 +98,7 @@ test("settled waits until large objects have arrived", async () => {
   const node = "n".repeat(1_000_000);
   for (let round = 1; round <= 5; round++) {
     const keys = [1, 2, 3, 4].map((i) => `${round}-${i}`);
-    await Promise.all(keys.map((key) => pods.put(key, { node })));
+    await Promise.all(keys.map((key) => pods.put(key, { node }, patient)));
     await service.settled(patient);
     expect(informer.indexer.size).toBe(4 * round);
   }
