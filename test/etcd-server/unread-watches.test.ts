@@ -155,8 +155,8 @@ test("What has come for a caller that does not read it is counted with the call"
     },
   );
   call.send(fromTheBeginning);
+  while (call.receivedBytes <= 64 * 1024) await nextTurn();
   for (let turns = 0; turns < 100; turns++) await nextTurn();
-  expect(call.receivedBytes).toBeGreaterThan(64 * 1024);
   expect(call.receivedBytes).toBeLessThanOrEqual(maxUnreadBytes);
 });
 
