@@ -83,8 +83,8 @@ test("200 unread watches of the past delay no put and no other watch, and hold l
   expect(turns).toBeLessThanOrEqual(5);
   expect(held()).toBeLessThan(40 * mib);
 
+  while (held() < unread.length * 64 * 1024) await turn();
   for (let idle = 0; idle < 100; idle++) if ((await turn()) > 0) idle = 0;
-  expect(held()).toBeGreaterThanOrEqual(unread.length * 64 * 1024);
   // All of them at once would be 50 MiB.
   expect(most).toBeLessThan(25 * mib);
   const full = held();
