@@ -16,7 +16,7 @@ async function until(condition: () => boolean): Promise<void> {
   while (!condition()) await new Promise(setImmediate);
 }
 
-/** Lets up to ten minutes pass until the condition holds. What comes by a socket may take longer than the turns of these. */
+/** Lets up to ten minutes pass until the condition holds. A socket may need longer than the turns of these. */
 async function pass({ clock }: WebServed, condition: () => boolean): Promise<void> {
   for (let second = 0; second < 600 && !condition(); second++) {
     clock.advance(1_000);

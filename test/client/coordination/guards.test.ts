@@ -78,7 +78,7 @@ describe.each([
       const address = await (await open()).start();
       const [client, proxy] = await cuttableClient(address);
       const other = openClient(address);
-      // The first one ends in the test, and does so only once it is cut off, on a busy machine as well.
+      // The lease of the first one ends in the test, but not before it is cut off, on a busy machine as well.
       const sessions = [
         Session.open(client, { ttlMs: 5_000, onError: () => {} }),
         Session.open(other, { ttlMs: 120_000, onError: () => {} }),
