@@ -305,10 +305,10 @@ describe.each(stores)("On %s", (_, open) => {
       leave: () => Promise<void>;
       cut: () => void;
     }[] = [];
-    const join = async (): Promise<void> => {
+    const join = async (options?: SessionOptions): Promise<void> => {
       const [client, proxy] = await cuttableClient(address);
       const name = `m${members.length}`;
-      const session = await openSession(client, { ttlMs });
+      const session = await openSession(client, options);
       const shards = new ShardAssignment({
         session,
         resource: "locks",
@@ -344,7 +344,8 @@ describe.each(stores)("On %s", (_, open) => {
       const total = among.reduce((sum, n) => sum + (counts[n] ?? 0), 0);
       return total === slots && among.every((n) => (counts[n] ?? 0) > 0);
     };
-    await join();
+    // The one that is cut off.
+    await join({ ttlMs });
     await until("all slots", () => isDivided([0]));
     await join();
     await join();
