@@ -11,7 +11,7 @@ export function stateOnceConnecting(channel: Channel): number {
 
 /**
  * Closes a client of grpc-js. Where a channel is closed in the turn in which it begins to connect, grpc-js gets the address a
- * turn later, and connects, again and again as long as the process lives. So it is closed once more behind that.
+ * turn later, and connects, again and again as long as the process lives. So it is closed again behind that.
  */
 export function closeForGood(client: { close(): void }): void {
   client.close();
