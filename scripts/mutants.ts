@@ -1,8 +1,9 @@
 /**
- * Mutates the source of folders and prints how many mutants their tests kill: `npm run mutants -- src/policy`. A part of
- * a folder, such as `src/reflector/backfill`, is judged by the tests of that part. If tests are named, a folder or a pattern
- * of files, such as `npm run mutants -- src/cacher/watch test/cacher`, these judge what survives. What was found is kept
- * in .cache/mutants, and only what has changed since is run again.
+ * Mutates the source of folders, or single files, and prints how many mutants their tests kill: `npm run mutants --
+ * src/policy`. A part of a folder, such as `src/reflector/backfill`, is judged by the tests of that part, a file by those
+ * of its folder. If tests are named, a folder or a pattern of files, such as `npm run mutants -- src/cacher/watch
+ * test/cacher`, these judge what survives. What was found is kept in .cache/mutants, and only what has changed since is
+ * run again.
  */
 import { spawnSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
@@ -70,6 +71,11 @@ export function testsOf(folder: string): string {
   return existsSync(tests) ? tests : testsOf(dirname(folder));
 }
 
+/** What Stryker mutates of a folder, or of a single file. */
+export function patternOf(folderOrFile: string): string {
+  return folderOrFile.endsWith(".ts") ? folderOrFile : `${folderOrFile}/**/*.ts`;
+}
+
 /** The places of the mutants that no test has detected, as Stryker's --mutate takes them: its columns count from 0. */
 export function undetectedPlaces(report: Report): string[] {
   const places = Object.entries(report.files).flatMap(([file, { mutants }]) =>
@@ -118,7 +124,7 @@ function run(name: string, places: readonly string[], tests: string): Report {
 }
 
 function mutate(folder: string, moreTests: readonly string[]): void {
-  let report = run(folder, [`${folder}/**/*.ts`], testsOf(folder));
+  let report = run(folder, [patternOf(folder)], testsOf(folder));
   for (const tests of moreTests) {
     const places = undetectedPlaces(report);
     if (places.length > 0) report = merged(report, run(`${folder} ${tests}`, places, tests));

@@ -1,6 +1,6 @@
 import { existsSync } from "node:fs";
 import { expect, test } from "vitest";
-import { merged, rowOf, scoresOf, testsOf, undetectedPlaces } from "../../scripts/mutants.ts";
+import { merged, patternOf, rowOf, scoresOf, testsOf, undetectedPlaces } from "../../scripts/mutants.ts";
 
 const location = { start: { line: 1, column: 3 }, end: { line: 2, column: 5 } };
 
@@ -26,7 +26,13 @@ test("mutants are counted by folder, without those that are ignored or do not lo
 test("the tests of a folder are in the folder of the same name, or in the nearest above", () => {
   expect(testsOf("src/reflector/history")).toBe("test/reflector/history");
   expect(testsOf("src/etcd-api/calls")).toBe("test/etcd-api");
+  expect(testsOf("src/cacher/list/list-chunk.ts")).toBe("test/cacher/list");
   expect(existsSync(testsOf("src/cacher"))).toBe(true);
+});
+
+test("a folder is mutated with the folders in it, a file alone", () => {
+  expect(patternOf("src/cacher")).toBe("src/cacher/**/*.ts");
+  expect(patternOf("src/cacher/reads.ts")).toBe("src/cacher/reads.ts");
 });
 
 test("more tests judge what the first have not detected, at its places", () => {
