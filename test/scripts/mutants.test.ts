@@ -1,6 +1,13 @@
 import { existsSync } from "node:fs";
 import { expect, test } from "vitest";
-import { merged, patternOf, rowOf, scoresOf, testsOf, undetectedPlaces } from "../../scripts/mutants.ts";
+import {
+  merged,
+  patternOf,
+  rowOf,
+  scoresOf,
+  testsOf,
+  undetectedPlaces,
+} from "../../scripts/mutants.ts";
 
 const location = { start: { line: 1, column: 3 }, end: { line: 2, column: 5 } };
 
