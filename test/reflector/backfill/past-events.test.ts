@@ -64,6 +64,7 @@ describe("Past events", () => {
     oldest.push(batch(5, put(5)), batch(12, put(9), put(12)));
     expect(oldest.ended).toBeNull();
     expect(middle.ended).toBeUndefined();
+    clock.advance(20);
     middle.push(batch(33, put(11), put(12), put(33)));
     expect(await outcome).toEqual({
       past: "0 to 30: 5 9 11 12 25 30",
@@ -146,6 +147,16 @@ describe("Past events", () => {
       past: "10 to 30: 25",
       reason: "UPSTREAM_UNAVAILABLE",
     });
+  });
+
+  test("are missing with the cause if a watch fails with an unexpected error", async () => {
+    const { clock, storage } = { clock: new FakeClock(), storage: new ScriptedStorage() };
+    const cause = new Error("unexpected");
+    storage.onWatch = (stream) => stream.end(cause);
+    const { signal } = new AbortController();
+    const read = readPast({ storage, scope: { prefix: "" }, clock }, [0], 30, 1, signal);
+    const failure = { reason: "UPSTREAM_UNAVAILABLE", cause };
+    expect(await read).toMatchObject({ past: undefined, failure });
   });
 
   test("that come after the end of the read are left in their streams", async () => {

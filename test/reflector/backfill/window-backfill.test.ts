@@ -218,11 +218,46 @@ describe("A backfill of the event window", () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  test("requests nothing if there is no room", async () => {
-    const prepend = async () => undefined;
-    const target = { room: { events: 0, bytes: 100 }, prepend, release: () => {} };
+  test.each([
+    ["events", { events: 0, bytes: 100 }],
+    ["bytes", { events: 100, bytes: 0 }],
+  ])("requests nothing if there is no room for %s", async (_, room) => {
+    const target = { room, prepend: async () => undefined, release: () => {} };
     const { fill, asked } = await filled(() => 50, { target });
     expect(fill.state).toBe("full");
     expect(asked).toEqual([]);
+  });
+
+  test("requests a chunk that has failed again after a backoff, which the next success resets", async () => {
+    const clock = new FakeClock();
+    const storage = new ScriptedStorage();
+    const asked: number[] = [];
+    storage.onWatch = (stream, { upTo = 0 }) => {
+      asked.push(clock.now());
+      if (asked.length === 3) stream.push(new WatchBatch(upTo, []));
+      else stream.end(upstreamUnavailable("It is away."));
+    };
+    await filled(() => 0, { storage, clock });
+    await clock.elapse(1_000);
+    const pauses = asked.slice(1, 5).map((at, i) => at - (asked[i] as number));
+    // Each includes the 20 ms after any chunk.
+    expect(pauses).toEqual([20 + 50, 20 + 100, 20, 20 + 50]);
+  });
+
+  test.each(["a target", "a storage"])("fails with an unexpected error of %s", async (of) => {
+    const fail = async () => {
+      throw new Error("unexpected");
+    };
+    const prepend = of === "a target" ? fail : async () => undefined;
+    const target = { room: { events: 100, bytes: 100 }, prepend, release: () => {} };
+    const storage = new ScriptedStorage();
+    storage.onWatch = (stream, { upTo = 0 }) => stream.push(new WatchBatch(upTo, []));
+    if (of === "a storage") storage.onCurrentRevision = fail;
+    const fill = new WindowBackfill({
+      ...{ storage, target, scope: { prefix: "" }, clock: new FakeClock(), random: () => 0 },
+      ...{ queue: new BackfillQueue(), confirmHistory: async () => {} },
+      ...{ endRevision: 60, startRevision: 1 },
+    });
+    await expect(fill.run(() => {})).rejects.toThrow("unexpected");
   });
 });
