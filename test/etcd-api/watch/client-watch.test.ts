@@ -20,7 +20,7 @@ function cacheAt(revision: number) {
   const asked: (number | undefined)[] = [];
   const watch = ({ afterRevision }: CacheWatchRequest) => {
     asked.push(afterRevision);
-    return { onReadable: () => {}, close: () => {} };
+    return { onReadable: () => {}, close: () => {}, syncedRevision: revision };
   };
   const resource = { cacher: { revision, ready: true, watch } };
   const range = { resource, scope: { key: "k" }, compacted: 0 } as unknown as CachedRange;
@@ -57,6 +57,24 @@ describe("A client's watch", () => {
     watch.beginAfter(9);
     expect(progressedAtEtcd(watch, 0).syncedRevision).toBeUndefined();
     expect(progressedAtEtcd(watch, 12).syncedRevision).toBe(12);
+  });
+
+  test("of a cache is synced once its creation is reported, and while nothing of it waits", () => {
+    const watch = watchFrom(0, cacheAt(30).range);
+    watch.beginAfter(9);
+    watch.serveFromCache();
+    const synced = [
+      { isAnnounced: false, isQueued: false },
+      { isAnnounced: true, isQueued: true },
+      { isAnnounced: true, isQueued: false },
+    ].map((state) => Object.assign(watch, state).syncedRevision);
+    expect(synced).toEqual([undefined, undefined, 30]);
+  });
+
+  test("of etcd is not synced within a response in fragments", () => {
+    const watch = progressedAtEtcd(watchFrom(5), 12);
+    Object.assign(watch.upstream ?? {}, { isFragmented: true });
+    expect(watch.syncedRevision).toBeUndefined();
   });
 
   test("is not reported as synced below its start revision", () => {

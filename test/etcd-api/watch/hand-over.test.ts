@@ -86,6 +86,14 @@ describe("A watch that etcd serves", () => {
     expect([asked(front), stream.take().length]).toEqual([[7], 2]);
   });
 
+  test("and that is canceled within a response in fragments is canceled at the revision before", async () => {
+    const front = new FakeFront();
+    const stream = await servedByEtcd(front, { 8: true });
+    front.etcdEvents(1, [7], true);
+    stream.client.cancel(0);
+    expect(stream.take()).toEqual(["0: fragment, PUT /k@7 at 7", "0: canceled at 2"]);
+  });
+
   test("stays there if no cache has its keys, or etcd has not created it", async () => {
     const front = new FakeFront();
     const stream = front.stream();

@@ -1,9 +1,9 @@
 import { EventEmitter } from "node:events";
-import type { IncomingHttpHeaders } from "node:http2";
+import type { IncomingHttpHeaders, OutgoingHttpHeaders } from "node:http2";
 import { pino } from "pino";
 import { type Reason, WatchFanoutError } from "../../../src/base/errors.ts";
 import type { CacheWatchRequest } from "../../../src/cacher/request/request.ts";
-import { Upstream } from "../../../src/etcd/client/upstream.ts";
+import { Upstream, type UpstreamOptions } from "../../../src/etcd/client/upstream.ts";
 import type { UpstreamConnection } from "../../../src/etcd/client/upstream-connection.ts";
 import {
   type CachedResource,
@@ -37,7 +37,7 @@ export const failure = (reason: Reason): WatchFanoutError => new WatchFanoutErro
 /** A watcher of a cache, whose batches and end the test gives. */
 export class FakeWatcher {
   readonly request: CacheWatchRequest;
-  readonly heldBytes = 0;
+  heldBytes = 0;
   ended: Error | null | undefined;
   isClosed = false;
   /** Number of responses that the client has accepted. */
@@ -222,9 +222,11 @@ export class FakeFront {
   readonly sent: string[] = [];
   /** The calls to etcd. */
   readonly upstreamCalls: FakeUpstreamCall[] = [];
+  /** The headers of these. */
+  readonly upstreamHeaders: OutgoingHttpHeaders[] = [];
 
   /** `hasResponded`: whether etcd has, with the revision 9. */
-  constructor(hasResponded = true) {
+  constructor(hasResponded = true, options: Partial<UpstreamOptions> = {}) {
     const { clock, newestHeader } = this;
     const response = encode({ 1: encode({ 1: 7, 2: 8, 3: 9, 4: 1 }) });
     if (hasResponded) newestHeader.observeMessage({ isInUse: true }, response);
@@ -242,8 +244,10 @@ export class FakeFront {
     this.cached.serve(this.resources);
     const logger = pino({ level: "silent" });
     const endpoints = ["http://127.0.0.1:1"];
-    const upstream = new Upstream({ endpoints, certificates: undefined, clock, logger });
-    const connection = { isInUse: true, request: () => this.#open() };
+    const certificates = undefined;
+    const upstream = new Upstream({ endpoints, certificates, clock, logger, ...options });
+    const request = (headers: OutgoingHttpHeaders) => this.#open(headers);
+    const connection = { isInUse: true, request };
     upstream.available = () => connection as unknown as UpstreamConnection;
     this.calls = new Rounds<EtcdCall>(clock, {
       ...{ intervalMs: 1_000, visitsPerStep: 64, visit: (call) => call.check(clock.now()) },
@@ -279,9 +283,10 @@ export class FakeFront {
     call?.emit("close");
   }
 
-  #open(): FakeUpstreamCall {
+  #open(headers: OutgoingHttpHeaders): FakeUpstreamCall {
     const call = fakeUpstreamCall((request) => this.#note(request));
     this.upstreamCalls.push(call);
+    this.upstreamHeaders.push(headers);
     return call;
   }
 

@@ -160,6 +160,14 @@ describe("A watch", () => {
     expect(stream.take()).toEqual(["0: canceled at 11"]);
   });
 
+  test("that leaves events out reports no revision with them", async () => {
+    const front = new FakeFront();
+    const stream = front.stream();
+    await stream.create({ 1: "/a/x", 5: 0 });
+    front.caches.a.put("x");
+    expect([stream.take().length, front.service.floor]).toEqual([1, 10]);
+  });
+
   test("gets nothing once it is canceled, which an unknown one is not", async () => {
     const front = new FakeFront();
     const stream = front.stream();

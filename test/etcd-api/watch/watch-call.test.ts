@@ -1,7 +1,10 @@
 import { status } from "@grpc/grpc-js";
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { WatchFanoutError } from "../../../src/base/errors.ts";
-import { duplicateWatch, noLeader, stopped } from "../../../src/etcd/wire/error-texts.ts";
+import { groupOf } from "../../../src/base/fair-queue.ts";
+import { leftOutKeyHeader } from "../../../src/etcd/client/call-headers.ts";
+import { duplicateWatch, noLeader, stopped, tooMany } from "../../../src/etcd/wire/error-texts.ts";
+import { Namespace } from "../../../src/etcd/wire/namespace.ts";
 import type { AskedKeys } from "../../../src/etcd-api/rights/key-rights.ts";
 import { encode } from "../../foreign/protobuf.ts";
 import { FakeFront } from "./served-stream.ts";
@@ -42,6 +45,51 @@ describe("A stream that needs a leader", () => {
     front.etcdEnds("the connection was lost");
     await front.clock.elapse(3_000);
     expect(stream.status?.details).toBe(noLeader);
+  });
+
+  test("is not informed of its leader if it has ended before the member has answered", async () => {
+    const front = new FakeFront();
+    const add = vi.spyOn(front.service.monitor, "add");
+    const stream = front.stream({ hasleader: "true" });
+    stream.call.drain();
+    front.etcd({ 2: 1, 3: true }, 10);
+    expect(add).not.toHaveBeenCalled();
+  });
+});
+
+test("A stream ends with the reason for which no member has ever answered", async () => {
+  const front = new FakeFront(false);
+  const stream = front.stream();
+  await stream.create({ 1: "/a/x" });
+  front.etcdEnds("unreachable");
+  expect([stream.status?.details, front.caches.a.watchers]).toEqual(["unreachable", []]);
+});
+
+describe("A stream to etcd", () => {
+  const namespace = new Namespace(Buffer.from("/ns/"));
+
+  test.each([
+    ["names the key that the client leaves out", {}, "key"],
+    ["does not in a namespace, where that key has another name", { namespace }, undefined],
+  ])("%s", async (_, options, expected) => {
+    const front = new FakeFront(true, options);
+    await front.stream({ [leftOutKeyHeader]: "key" }).create({ 1: "/k" });
+    expect(front.upstreamHeaders.map((headers) => headers[leftOutKeyHeader])).toEqual([expected]);
+  });
+
+  test.each([
+    ["is the smallest key", {}, "\0"],
+    ["is that of the prefix in a namespace", { namespace }, ""],
+    ["may be that of a prefix in the next tier", { bearer: () => undefined }, ""],
+  ])("has watches whose empty key %s", async (_, options, expected) => {
+    const front = new FakeFront(true, options);
+    const asked: string[] = [];
+    const check = ([{ key } = { key: "none" }]: readonly AskedKeys[]) => {
+      asked.push(String(key));
+      return [{ kind: "watch" }];
+    };
+    await front.stream({}, { streamRefusal: undefined, check } as never).create({ 2: "z" });
+    expect(asked).toEqual([expected]);
   });
 });
 
@@ -102,6 +150,62 @@ describe("Requests behind a create request that etcd has not answered", () => {
   });
 });
 
+describe("Requests", () => {
+  test("that wait for etcd's answer are handled then, whether or not the client accepts that", async () => {
+    const front = new FakeFront();
+    const stream = front.stream();
+    stream.acceptsAtOnce = false;
+    await stream.create({ 1: "/k/0" }, { 1: "/a/x" });
+    expect(front.caches.a.open).toEqual([]);
+    front.etcd({ 2: 1, 3: true }, 10);
+    await front.clock.settle();
+    expect(front.caches.a.open.length).toBe(1);
+  });
+
+  test("that etcd has to serve are passed on at once", () => {
+    const front = new FakeFront();
+    front.stream().client.create({ 1: "/a/x", 3: 5 });
+    expect(front.sent).toEqual(["create /a/x 1 from 5"]);
+  });
+
+  test("of no known kind have no answer", async () => {
+    const front = new FakeFront();
+    const stream = front.stream();
+    await stream.create({ 1: "/a/x" });
+    stream.take();
+    stream.client.call.send(encode({ 9: 1 }));
+    await front.clock.settle();
+    expect([stream.take(), stream.status]).toEqual([[], undefined]);
+  });
+
+  test("that are refused together are answered together", async () => {
+    const stream = new FakeFront().stream();
+    await stream.createTogether({ 1: "/a/x", 3: -1 }, { 1: "/a/x", 3: -1 });
+    expect(stream.followed).toEqual([true, false]);
+  });
+
+  test("for another watch of etcd are refused while the caller has as many as all may have", async () => {
+    const front = new FakeFront();
+    const stream = front.stream();
+    front.service.upstreamWatches.reserve(groupOf(stream.call.owner), 20_000, () => {});
+    await stream.create({ 1: "/k" }, { 1: "/a/x" });
+    expect(stream.take()).toEqual([
+      ...[`-1: created, canceled, ${tooMany} at 9`, "0: created at 10"],
+    ]);
+    expect(front.sent).toEqual([]);
+  });
+
+  test("do not give a watch the id of one that was canceled", async () => {
+    const stream = new FakeFront().stream();
+    await stream.create({ 1: "/a/x" });
+    stream.client.cancel(0);
+    await stream.create({ 1: "/a/x" });
+    expect(stream.take()).toEqual([
+      ...["0: created at 10", "0: canceled at 10", "1: created at 10"],
+    ]);
+  });
+});
+
 describe("The watches of a caller that may not do everything", () => {
   const access = { kind: "watch" } as never;
 
@@ -113,7 +217,10 @@ describe("The watches of a caller that may not do everything", () => {
       asked.push(...requests.map(({ kind, key }) => `${kind} ${key}`));
       return String(requests[0]?.key) === "/a/y" ? denied : [access];
     };
-    const refuseUnread = () => denied;
+    const refuseUnread = (mayWrite: boolean) => {
+      expect(mayWrite).toBe(false);
+      return denied;
+    };
     const stream = front.stream({}, { streamRefusal: undefined, check, refuseUnread } as never);
     await stream.create({ 1: "/a/x" }, { 1: "/a/y" }, { 1: "/a/z", 99: 1 });
     expect(asked).toEqual(["watch /a/x", "watch /a/y"]);
@@ -124,6 +231,12 @@ describe("The watches of a caller that may not do everything", () => {
     expect(stream.call.access).toEqual([access]);
     stream.client.cancel(0);
     expect(stream.call.access).toEqual([]);
+    await stream.create({ 1: "/a/x" });
+    expect(stream.call.access).toEqual([access]);
+    stream.call.drain();
+    expect(stream.call.access).toEqual([]);
+    // Without a policy nothing is checked later.
+    expect(front.stream().call.access).toBeUndefined();
   });
 
   test("are refused without a right to any, and the stream ends once that is lost and no watch is left", async () => {
@@ -176,11 +289,41 @@ describe("What a stream holds", () => {
     expect(waiting).toBeGreaterThan(20);
     front.etcdEvents(1, [14]);
     expect(stream.call.heldBytes).toBe(1.5 * waiting);
+    const incomplete = Buffer.alloc(105);
+    incomplete.writeUInt32BE(1_000, 1);
+    front.upstreamCalls[0]?.emit("data", incomplete);
+    expect(stream.call.heldBytes).toBe(1.5 * waiting + incomplete.length);
     await front.clock.elapse(2_000);
     // Nothing was accepted for a second.
     expect(front.context.sendBudget.bytes).toBeGreaterThanOrEqual(1.5 * waiting);
     while (stream.call.outstanding) stream.accept();
     expect([stream.call.heldBytes, front.context.sendBudget.bytes]).toEqual([0, 0]);
+  });
+
+  test("and its client does not accept is also what its watchers hold", async () => {
+    const front = new FakeFront();
+    const stream = front.stream();
+    await stream.create({ 1: "/a/x" }, { 1: "/a/y" });
+    for (const watcher of front.caches.a.watchers) watcher.heldBytes = 1_000;
+    expect(stream.call.heldBytes).toBe(0);
+    stream.acceptsAtOnce = false;
+    front.caches.a.put("x");
+    expect(stream.call.heldBytes).toBe(2_000);
+  });
+
+  test("of its requests has a bound, above which it ends and its client resumes it elsewhere", async () => {
+    const front = new FakeFront();
+    const stream = front.stream();
+    const { retainedRequests } = front.context;
+    await stream.create({ 1: "/a/x" });
+    const { maxPerOwner = 0 } = retainedRequests.bounds;
+    const others = maxPerOwner - retainedRequests.total;
+    // Of others of its connection, which are not evicted before it.
+    retainedRequests.reserve(stream.call["connection"], others, () => {}, Infinity);
+    await stream.create({ 1: "/a/y" });
+    expect(stream.status?.code).toBe(status.UNAVAILABLE);
+    expect([front.caches.a.open, front.service.counts.watches]).toEqual([[], 0]);
+    expect(retainedRequests.total).toBe(others);
   });
 
   test("of etcd's responses is about 1 MiB at most: etcd's call is paused meanwhile", async () => {
