@@ -1,4 +1,6 @@
 import { describe, expect, test } from "vitest";
+import { noLeader } from "../../../src/etcd/wire/error-texts.ts";
+import { Namespace } from "../../../src/etcd/wire/namespace.ts";
 import { type CreateRequest, readWatchRequest } from "../../../src/etcd/wire/watch-request.ts";
 import type { CachedRange } from "../../../src/etcd-api/cached/cached-resources.ts";
 import type { WatchService } from "../../../src/etcd-api/watch/watch-service.ts";
@@ -34,6 +36,18 @@ describe("A watch", () => {
     expect(rangeOf(service, "/a/x")?.resource).toBe(resources[0]);
     expect(rangeOf(service, "/elsewhere")).toBeUndefined();
     expect(service.rangeOf(requestOf({ 1: "/a/x", 99: 1 }), undefined)).toBeUndefined();
+  });
+
+  test("of an empty key has a cache in a namespace; elsewhere only the next tier knows what it means", () => {
+    const namespace = new Namespace(Buffer.from("/ns/"));
+    const all = encode({ 1: encode({ 2: Buffer.of(0) }) });
+    const hasCache = [{ namespace }, {}].map((options) => {
+      const { service, resources } = new FakeFront(true, options);
+      Object.assign(resources[0] ?? {}, { keys: { prefix: Buffer.alloc(0) } });
+      const request = readWatchRequest(all, Buffer.alloc(0)) as CreateRequest;
+      return service.rangeOf(request, undefined) !== undefined;
+    });
+    expect(hasCache).toEqual([true, false]);
   });
 
   test("is cached from the revision behind the oldest one on", () => {
@@ -183,6 +197,9 @@ describe("A stream", () => {
     expect(floors.length).toBe(3);
     service.forget(first);
     expect(clock.pendingTimers).toBe(0);
+    service.monitor.whenKnown(true, () => {});
+    front.etcdEnds(noLeader);
+    expect(ended).toBe(0);
   });
 
   test("may wait for a leader of the member in use", async () => {
