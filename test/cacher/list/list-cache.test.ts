@@ -103,6 +103,21 @@ describe("The chunks of a list", () => {
     expect(world.lists.size).toBe(0);
   });
 
+  it("of a list that was replaced while a reader held it do not replace those of the current one", () => {
+    const world = new World(10);
+    const held = world.lists.open(all);
+    const current = world.lists.open(all);
+    const { revision, state } = world.cache;
+    finish(current.chunk(undefined, revision, state.snapshot()));
+    finish(held.chunk(undefined, revision, state.snapshot()));
+    expect(world.lists.open(all)).toBe(current);
+    world.kept.expire();
+    finish(current.chunk(undefined, revision, state.snapshot()));
+    // Evicts those of the held list.
+    world.kept.expire();
+    expect(world.lists.open(all)).toBe(current);
+  });
+
   it("of an old history do not evict those of the current one", () => {
     const world = new World(10);
     world.list();

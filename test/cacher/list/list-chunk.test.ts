@@ -1,10 +1,14 @@
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, test } from "vitest";
+import type { TimeSlicedWork } from "../../../src/base/event-loop-turns.ts";
 import {
   type ChunkBounds,
+  countMatching,
   type ListChunk,
   restOf,
   takeChunk,
 } from "../../../src/cacher/list/list-chunk.ts";
+import { Projection } from "../../../src/cacher/request/projection.ts";
+import { RecentlyShown } from "../../../src/cacher/request/recently-shown.ts";
 import type { Predicate } from "../../../src/cacher/request/selection.ts";
 import { Shard } from "../../../src/cacher/request/shard.ts";
 import { Filter } from "../../../src/cacher/state/filter.ts";
@@ -24,6 +28,13 @@ function chunkOf(bounds: Partial<ChunkBounds>, predicate?: Predicate, end?: stri
   return { keys: chunk.items.map(({ key }) => key).join(" "), ...chunk };
 }
 
+/** The number of steps of the work: one more than its pauses. */
+function steps(work: TimeSlicedWork<unknown>): number {
+  let count = 1;
+  while (work.next().done !== true) count++;
+  return count;
+}
+
 const isOdd: Predicate = ({ key }) => Number(key.slice(1)) % 2 === 1;
 
 describe("A chunk", () => {
@@ -41,10 +52,7 @@ describe("A chunk", () => {
     const filter = new Filter({ scope: { prefix: "" }, shard, withPrevious: false });
     const many = Array.from({ length: 10_000 }, (_, i) => object(`k${i}`, 1));
     const bounds = { bytes: Infinity, scanned: Infinity };
-    const work = takeChunk(many, filter, bounds, undefined);
-    let steps = 1;
-    while (work.next().done !== true) steps++;
-    expect(steps).toBeGreaterThan(10);
+    expect(steps(takeChunk(many, filter, bounds, undefined))).toBeGreaterThan(10);
   });
 
   it.each([
@@ -86,17 +94,29 @@ describe("A chunk", () => {
     expect([chunk.items.map(({ key }) => key), chunk.scanned]).toEqual([["a", "c"], 4]);
   });
 
-  it("is made in steps of 4,096 objects, or fewer with a predicate", () => {
-    const many = Array.from({ length: 9_000 }, () => object("k", 1));
-    const steps = (predicate?: Predicate): number => {
-      const filter = new Filter({ scope: { prefix: "" }, predicate, withPrevious: false });
-      const work = takeChunk(many, filter, { bytes: Infinity, scanned: Infinity }, undefined);
-      let count = 1;
-      while (work.next().done !== true) count++;
-      return count;
+  it("is made in steps of 4,096 objects, or fewer with a predicate or a view of their values", () => {
+    const many = Array.from({ length: 3 * 4_096 }, () => object("k", 1));
+    const view = new Projection("slow", 1, (shown) => shown, new RecentlyShown());
+    view.costOf = () => 63;
+    const stepsOf = (request: Partial<ConstructorParameters<typeof Filter>[0]>): number => {
+      const filter = new Filter({ scope: { prefix: "" }, withPrevious: false, ...request });
+      return steps(takeChunk(many, filter, { bytes: Infinity, scanned: Infinity }, undefined));
     };
-    expect([steps(), steps(() => true)]).toEqual([3, Math.ceil(9_000 / Math.floor(4_096 / 17))]);
+    const perStep = Math.floor(4_096 / 17);
+    expect([stepsOf({}), stepsOf({ predicate: () => true }), stepsOf({ view })]).toEqual([
+      ...[3, Math.ceil(many.length / perStep), (64 * many.length) / 4_096],
+    ]);
   });
+});
+
+test("Objects are counted in steps of 4,096, or fewer with a predicate", () => {
+  const many = Array.from({ length: 3 * 4_096 }, () => object("k", 1));
+  const stepsOf = (predicate?: Predicate): number =>
+    steps(
+      countMatching(many, new Filter({ scope: { prefix: "" }, predicate, withPrevious: false })),
+    );
+  const perStep = Math.floor(4_096 / 17);
+  expect([stepsOf(), stepsOf(() => true)]).toEqual([3, Math.ceil(many.length / perStep)]);
 });
 
 describe("The rest of a chunk", () => {

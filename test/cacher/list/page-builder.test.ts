@@ -62,6 +62,15 @@ describe("A page", () => {
     expect(page.finish(7, 0).items.length).toBe(4);
   });
 
+  it("ends at its bound also within a chunk that has more than those before", () => {
+    const [first, rest] = [chunks[0]?.items.slice(0, 1) ?? [], chunks[1]?.items ?? []];
+    const added = [first, rest].map((items) => ({
+      ...{ items, estimatedBytes: items.length * size, scanned: items.length, last: "z" },
+      batch: undefined,
+    }));
+    expect(fill({ limit: 2 }, added).keys).toBe("a0 b0");
+  });
+
   it("has no empty parts, and begins where the one before has ended", () => {
     const none = { items: [], estimatedBytes: 0, scanned: 10, last: "m", batch: undefined };
     const { page, parts } = fill({ startAfter: "k" }, []);

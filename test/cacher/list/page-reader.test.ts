@@ -241,6 +241,30 @@ describe("A state of the cache", () => {
     expect(one).toMatchObject({ revision: at, values: ["k5=old"], count: 1 });
   });
 
+  it("is read from the last key down as well", () => {
+    const world = new World();
+    world.write("k2");
+    for (const revision of [undefined, 5])
+      expect([...(world.read({ scope: { prefix: "" }, revision })?.reversed ?? [])]).toEqual(
+        [...(world.read({ scope: { prefix: "" }, revision })?.objects ?? [])].toReversed(),
+      );
+  });
+
+  it("that is retained is not evicted at the bound of those that none reads", () => {
+    const world = new World();
+    const retained = new RetainedSnapshots(world.cache, { idleBytes: 0, bytes: 1e9 });
+    const states = new StateReader(world.cache, world.snapshots, retained);
+    finish(
+      states.read({ scope: { prefix: "" }, at: any }, function* (read: CachedState) {
+        yield;
+        read.retain(() => {});
+      }),
+    );
+    world.write("k1");
+    retained.enforceLimits();
+    expect(retained.stats().snapshots).toBe(1);
+  });
+
   it("may be that of one key", () => {
     const world = new World();
     world.write("k2");
