@@ -84,8 +84,8 @@ describe("A stream to etcd", () => {
   ])("has watches whose empty key %s", async (_, options, expected) => {
     const front = new FakeFront(true, options);
     const asked: string[] = [];
-    const check = ([{ key } = { key: "none" }]: readonly AskedKeys[]) => {
-      asked.push(String(key));
+    const check = (requests: readonly AskedKeys[]) => {
+      asked.push(...requests.map(({ key }) => String(key)));
       return [{ kind: "watch" }];
     };
     await front.stream({}, { streamRefusal: undefined, check } as never).create({ 2: "z" });
