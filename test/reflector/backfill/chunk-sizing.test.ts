@@ -55,6 +55,13 @@ describe("Chunks of the past", () => {
     expect(sizing.next(2_000, unbounded)).toEqual({ watches: 1, revisions: 3 });
   });
 
+  test("are read by as many watches as they need if the response of each is below that", () => {
+    const sizing = new ChunkSizing();
+    sizing.record(piece(1_000, 1, 1, 2_500));
+    // 1.8 MiB each: only one of 950 revisions would be above 2 MiB.
+    expect(sizing.next(3_805, unbounded)).toEqual({ watches: 5, revisions: 761 });
+  });
+
   test("have as many revisions as there is room for events, of which a revision may have several", () => {
     const sizing = new ChunkSizing();
     sizing.record(piece(1_000, 1, 4, 1));

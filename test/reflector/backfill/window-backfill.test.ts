@@ -37,6 +37,8 @@ async function filled(
     clock.setTimeout(() => stream.push(new WatchBatch(upTo, events)), responseMs(asked.length));
   };
   const taken: string[] = [];
+  /** How far it was after each chunk. */
+  const progress: number[] = [];
   const target = {
     room: { events: 1_000_000, bytes: 1e9 },
     prepend: async ({ after, upTo, events }: PastEvents) => {
@@ -55,9 +57,9 @@ async function filled(
     },
     ...options,
   });
-  const running = fill.run(() => {});
+  const running = fill.run(() => void progress.push(fill.backfilledTo));
   await clock.elapse(forMs);
-  return { clock, storage, fill, asked, taken, running };
+  return { clock, storage, fill, asked, taken, progress, running };
 }
 
 const tooLarge = new WatchFanoutError("HISTORY_LOST", "It is too large.", {
@@ -118,7 +120,32 @@ describe("A backfill of the event window", () => {
     };
     const { fill } = await filled(() => 0, { storage, clock });
     await clock.elapse(60_000);
-    expect(fill).toMatchObject({ state: "compacted", backfilledTo });
+    expect(fill).toMatchObject({ state: "compacted", backfilledTo, startRevision: backfilledTo });
+  });
+
+  test.each([
+    ["full", { after: 59_980, events: 20, isFull: true }, 59_980],
+    ["conflicting", undefined, 60_000],
+  ] as const)(
+    "ends as %s if that is what the target makes of a chunk",
+    async (state, prepended, backfilledTo) => {
+      const room = { events: 1_000, bytes: 1e9 };
+      const target = { room, prepend: async () => prepended, release: () => {} };
+      const { fill, asked } = await filled(() => 50, { target });
+      expect(fill).toMatchObject({ state, backfilledTo });
+      expect(asked).toHaveLength(1);
+    },
+  );
+
+  test("ends as costly if its upstream reads older events for no more of its clients", async () => {
+    const clock = new FakeClock();
+    const storage = new ScriptedStorage();
+    const limited = new WatchFanoutError("RESUME_LIMITED", "There are enough.");
+    storage.onWatch = (stream) => stream.end(limited);
+    const { fill } = await filled(() => 0, { storage, clock });
+    await clock.elapse(60_000);
+    expect(fill.state).toBe("costly");
+    expect(storage.streams).toHaveLength(1);
   });
 
   test("requests smaller chunks if a response is too large, and ends if one revision is too large", async () => {
@@ -164,8 +191,11 @@ describe("A backfill of the event window", () => {
   });
 
   test("pauses at the end of what is read without a request, and releases its memory", async () => {
-    const { fill, taken, storage, clock } = await filled(() => 50, { eagerRevision: 59_000 });
+    const { fill, taken, progress, storage, clock } = await filled(() => 50, {
+      eagerRevision: 59_000,
+    });
     expect(taken).toEqual(["59950 to 60000", "59750 to 59950", "59000 to 59750", "release"]);
+    expect(progress).toEqual([59_950, 59_750, 59_000]);
     expect(fill).toMatchObject({ state: "paused", backfilledTo: 59_000, isOpen: true });
     const requests = storage.calls.length;
     fill.fillTo(59_500);
@@ -244,20 +274,24 @@ describe("A backfill of the event window", () => {
     expect(pauses).toEqual([20 + 50, 20 + 100, 20, 20 + 50]);
   });
 
-  test.each(["a target", "a storage"])("fails with an unexpected error of %s", async (of) => {
-    const fail = async () => {
-      throw new Error("unexpected");
-    };
-    const prepend = of === "a target" ? fail : async () => undefined;
-    const target = { room: { events: 100, bytes: 100 }, prepend, release: () => {} };
-    const storage = new ScriptedStorage();
-    storage.onWatch = (stream, { upTo = 0 }) => stream.push(new WatchBatch(upTo, []));
-    if (of === "a storage") storage.onCurrentRevision = fail;
-    const fill = new WindowBackfill({
-      ...{ storage, target, scope: { prefix: "" }, clock: new FakeClock(), random: () => 0 },
-      ...{ queue: new BackfillQueue(), confirmHistory: async () => {} },
-      ...{ endRevision: 60, startRevision: 1 },
-    });
-    await expect(fill.run(() => {})).rejects.toThrow("unexpected");
-  });
+  test.each([...["a target", "a storage", "what confirms the history"]])(
+    "fails with an unexpected error of %s",
+    async (of) => {
+      const fail = async () => {
+        throw new Error("unexpected");
+      };
+      const prepend = of === "a target" ? fail : async () => undefined;
+      const target = { room: { events: 100, bytes: 100 }, prepend, release: () => {} };
+      const storage = new ScriptedStorage();
+      storage.onWatch = (stream, { upTo = 0 }) => stream.push(new WatchBatch(upTo, []));
+      if (of === "a storage") storage.onCurrentRevision = fail;
+      const fill = new WindowBackfill({
+        ...{ storage, target, scope: { prefix: "" }, clock: new FakeClock(), random: () => 0 },
+        queue: new BackfillQueue(),
+        confirmHistory: of === "what confirms the history" ? fail : async () => {},
+        ...{ endRevision: 60, startRevision: 1 },
+      });
+      await expect(fill.run(() => {})).rejects.toThrow("unexpected");
+    },
+  );
 });
