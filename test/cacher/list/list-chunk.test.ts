@@ -92,6 +92,9 @@ describe("A chunk", () => {
     const filter = new Filter({ scope: { prefix: "" }, withPrevious: false });
     const chunk = finish(takeChunk(raw, filter, { bytes: Infinity, scanned: Infinity }, undefined));
     expect([chunk.items.map(({ key }) => key), chunk.scanned]).toEqual([["a", "c"], 4]);
+    // It does not end before its first key, which the next one would begin after.
+    const short = finish(takeChunk(raw, filter, { bytes: Infinity, scanned: 1 }, undefined));
+    expect([short.items.map(({ key }) => key), short.last]).toEqual([["a"], "a"]);
   });
 
   it("is made in steps of 4,096 objects, or fewer with a predicate or a view of their values", () => {
