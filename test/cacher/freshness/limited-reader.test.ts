@@ -7,7 +7,12 @@ import type { Predicate, Selection } from "../../../src/cacher/request/selection
 import { Shard } from "../../../src/cacher/request/shard.ts";
 import { estimatedBytes } from "../../../src/model/object.ts";
 import { MemoryStorage } from "../../../src/storage/memory/memory-storage.ts";
-import type { ListRequest, ListResult, RevisionRequirement } from "../../../src/storage/storage.ts";
+import type {
+  HistoryRequest,
+  ListRequest,
+  ListResult,
+  RevisionRequirement,
+} from "../../../src/storage/storage.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import fc from "../../property.ts";
 import { object } from "../objects.ts";
@@ -214,6 +219,55 @@ it("A page of all keys asks the storage for no more than it has, and for no valu
   expect([page.next, page.remaining]).toEqual(["k2", 7]);
 });
 
+it("A list asks the storage for no values where none are shown or selected by", async () => {
+  const { reads, storage } = await readerOf(tenKeys, 10);
+  const asked: unknown[] = [];
+  const list = storage.list.bind(storage);
+  storage.list = (request) => {
+    asked.push(request.keysOnly);
+    return list(request);
+  };
+  const predicate: Predicate = () => true;
+  const order = "KEY_DESCENDING";
+  for (const request of [
+    { order },
+    { order, view: "KEYS" },
+    { order, view: "KEYS", predicate },
+    { order, view: "KEYS", selection: selectionOf("one") },
+  ] as const)
+    await reads.list({ prefix: "k", limit: 1, at: any, ...request });
+  expect(asked).toEqual([false, true, false, false]);
+});
+
+describe("The history of a key", () => {
+  const request = { key: "k1", upTo: undefined, limit: 10, maxBytes: 1_000 };
+
+  it("is that of the storage, which is asked for it each time", async () => {
+    const { reads, storage } = await readerOf(tenKeys, 10);
+    const asked: HistoryRequest[] = [];
+    const result = { revision: 11, events: [], next: undefined };
+    Object.assign(storage, {
+      history: async (asking: HistoryRequest) => {
+        asked.push(asking);
+        return result;
+      },
+    });
+    const owner = {};
+    const requests = [request, { ...request, upTo: 7, keysOnly: true }, { ...request, upTo: 7 }];
+    for (const each of [...requests, ...requests])
+      expect(await reads.history({ ...each, owner })).toBe(result);
+    expect(asked).toMatchObject([...requests, ...requests].map((each) => ({ ...each, owner })));
+  });
+
+  it("is refused if the storage has none", async () => {
+    const { reads, storage } = await readerOf(tenKeys, 10);
+    for (const history of [undefined, async () => undefined]) {
+      Object.assign(storage, { history });
+      await expect(reads.history(request)).rejects.toMatchObject({ reason: "INVALID_REQUEST" });
+    }
+  });
+});
+
 describe("Equal reads share a request, which others do not:", () => {
   const list = { prefix: "k", limit: 0, at: any };
   const lists: readonly CacheListRequest[] = [
@@ -228,6 +282,8 @@ describe("Equal reads share a request, which others do not:", () => {
     { ...list, shard: new Shard([{ first: 0n, last: 2n ** 63n }]) },
     { ...list, selection: selectionOf("one") },
     { ...list, selection: selectionOf("two") },
+    { ...list, interval: { from: "k1", to: undefined } },
+    { ...list, interval: { from: "k1", to: "k3" } },
   ];
 
   it("lists of the same page, from before it is requested", async () => {
