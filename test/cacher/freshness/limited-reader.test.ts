@@ -259,7 +259,7 @@ describe("The history of a key", () => {
     expect(asked).toMatchObject([...requests, ...requests].map((each) => ({ ...each, owner })));
   });
 
-  it("is refused if the storage has none", async () => {
+  it("is refused by a storage without histories", async () => {
     const { reads, storage } = await readerOf(tenKeys, 10);
     for (const history of [undefined, async () => undefined]) {
       Object.assign(storage, { history });
