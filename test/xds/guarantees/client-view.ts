@@ -124,15 +124,19 @@ export class ClientView {
     return new Map([...this.#all(type).values()].map(({ name, version }) => [name, version]));
   }
 
-  /** The types that a state-of-the-world stream has to say something of, and has not. */
+  /**
+   * The types that a state-of-the-world stream has to say something of, and has not: of clusters and listeners in any case, of others
+   * if what was asked for since exists.
+   */
   #unanswered(): string[] {
     if (this.#isDelta) return [];
     const { last } = this.#history;
+    const isStored = (id: ResourceId): boolean => (last.get(id) ?? this.#absent(id)) !== undefined;
     const isDue = (type: FollowedType): boolean =>
-      type === "cds" || type === "lds" || this.#named().some((id) => isStored(id, type));
-    const isStored = (id: ResourceId, type: FollowedType): boolean =>
-      partsOf(id)[0] === type && (last.get(id) ?? this.#absent(id)) !== undefined;
-    return [...this.#asked.keys()].filter((type) => !this.#begun.has(type) && isDue(type));
+      isWhole(type)
+        ? !this.#begun.has(type)
+        : this.#named().some((id) => partsOf(id)[0] === type && this.#due.has(id) && isStored(id));
+    return [...this.#asked.keys()].filter(isDue);
   }
 
   #receiveDelta({ type, resources, removed }: ViewedResponse): void {
