@@ -86,7 +86,8 @@ export class ClientView {
     else this.#receiveState(response);
     const isEmpty = response.resources.length + removed.length === 0;
     const isSame = areSame(before, this.#all(type)) && this.#begun.has(type);
-    const mayRepeat = this.#isDelta && !isEmpty;
+    // Each resource is looked at by itself.
+    const mayRepeat = !isEmpty && (this.#isDelta || !isWhole(type));
     if (isSame && !mayRepeat) this.#break(`a response of ${type} that says nothing new`);
     this.#begun.add(type);
     this.#checkMixture(type);
@@ -166,7 +167,8 @@ export class ClientView {
       if (!this.#isAskedFor(id)) continue;
       const isDue = this.#due.delete(id);
       const isSame = this.#known.get(id)?.content === resource.content;
-      if (isSame && !isWhole(type) && !isDue) this.#break(`${id} again`);
+      const mayRepeat = isWhole(type) || isDue || this.#wasOther(id, resource.content);
+      if (isSame && !mayRepeat) this.#break(`${id} again`);
       this.#put(id, resource);
     }
     if (!isWhole(type)) return;
@@ -191,6 +193,17 @@ export class ClientView {
   #forget(id: ResourceId): void {
     this.#has.delete(id);
     this.#known.delete(id);
+  }
+
+  /**
+   * Whether a resource may have been another, or none, since it was this one: a state-of-the-world client of all is not told that a
+   * service has no instances left, and then gets the same ones again.
+   */
+  #wasOther(id: ResourceId, content: string): boolean {
+    return (
+      this.#history.find(this.#places.get(id) ?? 0, (state) => state.get(id) !== content) !==
+      undefined
+    );
   }
 
   /** There has to be a state with this content behind those of what was received before. */
