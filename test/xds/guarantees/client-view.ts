@@ -58,11 +58,17 @@ export class ClientView {
     this.#isDelta = isDelta;
   }
 
-  /** A stream has begun, in whose first requests the client says to have these resources. */
-  opened(claimed: Iterable<readonly [ResourceId, string]>): void {
+  /**
+   * A stream has begun, in whose first requests the client says to have these resources. By delta it has no others: what it has
+   * refused and does not claim is removed without its being told.
+   */
+  opened(claimed: ReadonlyMap<ResourceId, string>): void {
     this.#known.clear();
     this.#due.clear();
     this.#begun.clear();
+    for (const id of this.#isDelta ? this.#has.keys() : []) {
+      if (!claimed.has(id)) this.#has.delete(id);
+    }
     for (const [id, version] of claimed) {
       const resource = this.#has.get(id);
       // It may have refused this one, and claim an older one.

@@ -97,7 +97,7 @@ export class MeshClient {
     stream.onReceived = (response) => {
       if (this.#stream === stream) this.#received(response);
     };
-    this.view.opened(this.#isDelta ? this.#accepted : []);
+    this.view.opened(this.#isDelta ? this.#accepted : new Map());
     for (const [type, asked] of this.#asked) {
       const versions = new Map<string, string>();
       for (const name of this.view.versions(type).keys()) {
