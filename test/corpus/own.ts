@@ -470,7 +470,6 @@ export const ownEntries: readonly CorpusEntry[] = [
         message: "to deeply equal",
       },
     ],
-    seed: { seed: 25, message: "violates Logged" },
     mutations: [
       {
         file: "src/reflector/reflector.ts",
@@ -512,7 +511,6 @@ export const ownEntries: readonly CorpusEntry[] = [
         message: "to deeply equal []",
       },
     ],
-    seed: { seed: 70350, message: "violates OneHistory" },
     mutations: [
       {
         file: "src/cacher/watch/watch-opener.ts",

@@ -22,7 +22,7 @@ export const plantedEntries: readonly CorpusEntry[] = [
     bug: "The id with which a client resumes is not compared with that of the cache.",
     shows:
       "A client that was away during a restore continues in another history, and mixes the two.",
-    seed: { seed: 370, message: "violates Filter" },
+    seed: { seed: 4, message: "violates Filter" },
     mutations: [
       {
         file: "src/cacher/watch/watch-opener.ts",
@@ -73,7 +73,7 @@ export const plantedEntries: readonly CorpusEntry[] = [
     bug: "The progress of a Subscribe stream is the highest revision of its watches, not the lowest.",
     shows:
       "A transaction over several watches has arrived in part, and the client takes it for whole.",
-    seed: { seed: 10003, message: "violates Reliable" },
+    seed: { seed: 10004, message: "violates Ordered" },
     mutations: [
       {
         file: "src/server/services/subscribe/stream-progress.ts",
@@ -88,7 +88,7 @@ export const plantedEntries: readonly CorpusEntry[] = [
     source: "Take a watch that has something to send for one that has sent it",
     bug: "What waits for the reader of a watch counts as delivered.",
     shows: "As planted-progress-highest, for a watch without credit.",
-    seed: { seed: 10003, message: "violates Ordered" },
+    seed: { seed: 10002, message: "violates Reliable" },
     mutations: [
       {
         file: "src/cacher/watch/cache-watcher.ts",
@@ -102,7 +102,7 @@ export const plantedEntries: readonly CorpusEntry[] = [
     source: "Do not count the responses that a watch sends",
     bug: "A watch of a Subscribe stream sends more responses than its client has granted.",
     shows: "The same.",
-    seed: { seed: 10003, message: "violates Credit" },
+    seed: { seed: 10004, message: "violates Credit" },
     mutations: [
       {
         file: "src/server/services/subscribe/subscription.ts",
@@ -144,7 +144,7 @@ export const plantedEntries: readonly CorpusEntry[] = [
     source: "Do not limit events to the shard",
     bug: "The initial state is that of the shard, and later events are those of all keys.",
     shows: "An object is in several shards.",
-    seed: { seed: 10001, message: "violates Filter" },
+    seed: { seed: 10001, message: "violates Reliable" },
     mutations: [
       {
         file: "src/cacher/state/filter.ts",
