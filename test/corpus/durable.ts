@@ -66,7 +66,7 @@ export const durableEntries: readonly CorpusEntry[] = [
     source: "Leave the ids of requests out of the journal",
     bug: "The id of a request is forgotten with the process.",
     shows: "A request that is repeated after a restart is executed twice.",
-    seed: { seed: 120_406, message: "Invented: " },
+    seed: { seed: 120_410, message: "Invented: " },
     mutations: [
       {
         file: changes,

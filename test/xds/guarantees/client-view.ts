@@ -60,7 +60,7 @@ export class ClientView {
 
   /**
    * A stream has begun, in whose first requests the client says to have these resources. By delta it has no others: what it has
-   * refused and does not claim is removed without its being told.
+   * refused and does not claim is removed without a word.
    */
   opened(claimed: ReadonlyMap<ResourceId, string>): void {
     this.#known.clear();
@@ -202,8 +202,8 @@ export class ClientView {
   }
 
   /**
-   * Whether a resource may have been another, or none, since it was this one: a state-of-the-world client of all is not told that a
-   * service has no instances left, and then gets the same ones again.
+   * Whether a resource may have been another, or none, since it was this one: a state-of-the-world client of all does not learn that
+   * a service has no instances left, and then gets the same ones again.
    */
   #wasOther(id: ResourceId, content: string): boolean {
     return (
