@@ -16,7 +16,7 @@ export class ReadableNotifier {
 
   /** To be called when there is something to read, or the stream has ended. */
   notify(): void {
-    if (this.#isScheduled) return;
+    if (!this.isWaiting || this.#isScheduled) return;
     this.#isScheduled = true;
     queueMicrotask(() => {
       this.#isScheduled = false;

@@ -50,6 +50,8 @@ export class ClientView {
   readonly #due = new Set<ResourceId>();
   /** Types of which this stream has sent something. */
   readonly #begun = new Set<FollowedType>();
+  /** Whether the last response of the state of the world has repeated a resource, as it may. */
+  #hasRepeated = false;
   /** The earliest state that is possible by what was received: of a resource, and of all of a type. */
   readonly #places = new Map<ResourceId | FollowedType, number>();
 
@@ -92,8 +94,7 @@ export class ClientView {
     else this.#receiveState(response);
     const isEmpty = response.resources.length + removed.length === 0;
     const isSame = areSame(before, this.#all(type)) && this.#begun.has(type);
-    // Each resource is looked at by itself.
-    const mayRepeat = !isEmpty && (this.#isDelta || !isWhole(type));
+    const mayRepeat = this.#isDelta ? !isEmpty : this.#hasRepeated;
     if (isSame && !mayRepeat) this.#break(`a response of ${type} that says nothing new`);
     this.#begun.add(type);
     this.#checkMixture(type);
@@ -166,6 +167,7 @@ export class ClientView {
   }
 
   #receiveState({ type, resources }: ViewedResponse): void {
+    this.#hasRepeated = false;
     const received = new Set<ResourceId>();
     for (const resource of resources) {
       const id = idOf(type, resource.name);
@@ -173,8 +175,10 @@ export class ClientView {
       if (!this.#isAskedFor(id)) continue;
       const isDue = this.#due.delete(id);
       const isSame = this.#known.get(id)?.content === resource.content;
-      const mayRepeat = isWhole(type) || isDue || this.#wasOther(id, resource.content);
-      if (isSame && !mayRepeat) this.#break(`${id} again`);
+      if (isSame && !isWhole(type)) {
+        if (isDue || this.#isAgain(id, resource.content)) this.#hasRepeated = true;
+        else this.#break(`${id} again`);
+      }
       this.#put(id, resource);
     }
     if (!isWhole(type)) return;
@@ -202,14 +206,18 @@ export class ClientView {
   }
 
   /**
-   * Whether a resource may have been another, or none, since it was this one: a state-of-the-world client of all does not learn that
-   * a service has no instances left, and then gets the same ones again.
+   * Whether a resource was another, or none, and then this one again, behind what was received before: a state-of-the-world client
+   * of all does not learn that a service has no instances left, and then gets the same ones again.
    */
-  #wasOther(id: ResourceId, content: string): boolean {
-    return (
-      this.#history.find(this.#places.get(id) ?? 0, (state) => state.get(id) !== content) !==
-      undefined
-    );
+  #isAgain(id: ResourceId, content: string): boolean {
+    const contentIn = (state: State): string | undefined => state.get(id) ?? this.#absent(id);
+    const place = this.#places.get(id) ?? 0;
+    const other = this.#history.find(place, (state) => contentIn(state) !== content);
+    if (other === undefined) return false;
+    const again = this.#history.find(other, (state) => contentIn(state) === content);
+    if (again === undefined) return false;
+    this.#places.set(id, again);
+    return true;
   }
 
   /** There has to be a state with this content behind those of what was received before. */
